@@ -20,8 +20,10 @@ import numpy as np
 
 from logloom.errors import OF_CONTENT, LogloomError
 from logloom.io.catalog.labels import LogLabels
-from logloom.io.logs.interface import Log, LogSummary, MessageTime, StatedTime, TopicRequest
+from logloom.io.logs.interface import FieldSpec, Log, LogSummary, MessageTime, StatedTime, TopicRequest
 from logloom.io.logs.message_times import offset_of
+from logloom.io.logs.messages import joints
+from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.storage.metadata import Count, Text
 from logloom.recipe.values import duration_text
 from logloom.text import counted, human_duration, near_to
@@ -38,6 +40,7 @@ from logloom.values import dataclass
 
 SELDOM = 100  # a column is seldom available if it is in less than one row of so many
 _INTERVALS = 20  # that are read to find the period of a topic
+_READ = 100  # messages that are looked at for values
 _SHARE = 0.5  # of the rows that a cause must explain
 
 
@@ -108,7 +111,10 @@ def availability_of(
     for name, (rows, available) in counts.items():
         one = Availability(name, topics.get(name, ""), rows, available)
         if one.is_low:
-            cause = (known or {}).get(name) or cause_of(log, log_id, plan, name, labels.get(name))
+            cause = (known or {}).get(name)
+            if cause is None or cause.kind == "lacking":  # of which looking at messages may tell more
+                own = cause_of(log, log_id, plan, name, labels.get(name))
+                cause = own if cause is None or own.kind == "lacking" else cause
             one = replace(one, causes=(replace(cause, log=log_id, missing=rows - available),))
         found.append(one)
     return tuple(found)
@@ -254,6 +260,8 @@ def _of_topic(log: Log, log_id: str, plan: RowPlan, column: ColumnPlan) -> Cause
     if not info.num_recorded:
         words = f"all messages of {topic} are outside the recording"
         return Cause("stray", words, "`logloom doctor LOG` shows their times")
+    if found := _of_values(log, column):
+        return found
     if column.sampling.rules.uses == "topic":
         words = f"the last message of {topic} can't be used"
         return Cause("refused", words, "`logloom doctor LOG` shows why")
@@ -289,6 +297,34 @@ def _extent(summary: LogSummary, of_clock: str) -> tuple[int, int]:
     """Return the log times between which a log has ticks, by its index."""
     info = summary.topics.get(of_clock)
     return (summary.first, summary.last) if info is None else (info.first, info.last)
+
+
+def _of_values(log: Log, column: ColumnPlan) -> Cause | None:
+    """Look for values in some messages from the middle of a topic; None if one has a value for the column."""
+    topic, spec, info = column.topic, column.spec, log.summary.topics[column.topic]
+    reach = (info.last - info.first) // max(1, info.num_recorded - 1) * _READ // 2
+    middle = (info.first + info.last) // 2
+    messages = log.read({topic: TopicRequest(middle - reach, middle + reach + 1, ("log",), 0)})[topic]
+    has_value = messages.has_value(spec)
+    if has_value is None or has_value.any() or not len(messages):
+        return None
+    none = f"none of {counted(len(messages), 'message')} of {topic} that were read has"
+    if spec.adapter != joints.NAME:
+        return Cause("lacking", f"{none} a value for it", "correct its field, or leave the column out")
+    root = definition_of(log, topic)
+    assert root is not None
+    of_names = FieldSpec((joints.paths(spec, root)["names"],), strings=joints.NAME_LENGTH)
+    lists = joints.distinct_lists(messages.take(of_names, np.arange(len(messages))))
+    known = list(dict.fromkeys(name for names in lists for name in names))
+    if lacking := [name for name in spec.names if name not in known]:
+        return Cause(
+            "lacking", f"{none} a joint {lacking[0]!r}", f"correct `names`{near_to(lacking[0], known)}"
+        )
+    if any({*spec.names} <= {*names} for names in lists):
+        words = f"{none} values of its joints in {spec.paths[0]}"
+        return Cause("lacking", words, "correct its field, or leave the column out")
+    line = "partial: true"
+    return None if column.partial else Cause("lacking", f"{none} all of its joints", f"write {line}", line)
 
 
 def _overlap(column: ColumnPlan, own: tuple[int, int], ticks: tuple[int, int]) -> float:

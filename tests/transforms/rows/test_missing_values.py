@@ -38,6 +38,23 @@ def stamped(delay, count=100):
     return SPEED, speeds(count, delay=delay)
 
 
+JOINTS = ("test_msgs/msg/Joints", "string[] name\nfloat64[] position\nfloat64[] effort")
+
+
+def joint_states(*names):
+    return JOINTS, [
+        (
+            START + i * 50 * MS,
+            {"name": [names[i % len(names)]], "position": [float(i)], "effort": []},
+        )
+        for i in range(200)
+    ]
+
+
+def joints_of(field="position", **keys):
+    return x_of(field=field, resample="nearest", tolerance="100ms", **{"as": "joints", **keys})
+
+
 def recipe(folder, columns, clock="{rate: 10}", more=""):
     output = present("table", "tar")[0]
     return Recipe.from_yaml(
@@ -146,6 +163,46 @@ REASONS = {
         "",
         ("stray", ""),
         "0 % of 100 rows: all messages of /x are outside the recording; `logloom doctor LOG` shows",
+    ),
+    "a joint that isn't there": (
+        {"/x": joint_states("elbow", "wrist")},
+        joints_of(names="[elbw]"),
+        "{rate: 10}",
+        "",
+        ("lacking", ""),
+        "none of 100 messages of /x that were read has a joint 'elbw'; correct `names`; did you mean elbow",
+    ),
+    "a joint that isn't there, of several publishers": (
+        {"/x": joint_states("elbow", "wrist")},
+        joints_of(names="[elbow, hand]", partial="true"),
+        "{rate: 10}",
+        "",
+        ("lacking", ""),
+        "that were read has a joint 'hand'; correct `names`; there are elbow, wrist",
+    ),
+    "joints of several publishers": (
+        {"/x": joint_states("elbow", "wrist")},
+        joints_of(names="[elbow, wrist]"),
+        "{rate: 10}",
+        "",
+        ("lacking", "partial: true"),
+        "none of 100 messages of /x that were read has all of its joints; write partial: true",
+    ),
+    "joints without efforts": (
+        {"/x": joint_states("elbow")},
+        joints_of("effort", names="[elbow]"),
+        "{rate: 10}",
+        "",
+        ("lacking", ""),
+        "that were read has values of its joints in effort; correct its field, or leave the column out",
+    ),
+    "lists that are too short": (
+        {"/x": joint_states("elbow")},
+        x_of(field='"position[3]"', resample="nearest"),
+        "{rate: 10}",
+        "",
+        ("lacking", ""),
+        "none of 100 messages of /x that were read has a value for it; correct its field, or leave the",
     ),
     "a required column": (
         {"/x": SLOW},

@@ -161,11 +161,11 @@ def _is_whole(value: Any, kind: Type, dtype: np.dtype[Any]) -> bool:
         if not kind.is_time and field.name not in (dtype.names or ()):
             continue
         part = value.get(field.name)
-        is_list = field.array is not None and isinstance(part, list)
-        if is_list and isinstance(field.type, Number) and field.type.dtype.kind == "f":
+        items = part if field.array is not None and isinstance(part, list) else [part]
+        if items is part and isinstance(field.type, Number) and field.type.dtype.kind == "f":
             continue  # null is NaN there
         base = dtype if kind.is_time else dtype[field.name].base
-        if not all(_is_whole(item, field.type, base) for item in (part if is_list else [part])):
+        if not all(_is_whole(item, field.type, base) for item in items):
             return False
     return True
 

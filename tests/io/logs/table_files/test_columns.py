@@ -207,7 +207,7 @@ def test_a_null_cell_means_that_the_row_has_no_value(tmp_path, suffix):
     assert np.isnan(floats[[0, 2]]).all()
 
 
-LISTS = {
+LISTS_OF_ROWS = {
     "n": pa.array([[1, 2, 3], [4], [], None, [None, 5]], pa.list_(pa.int64())),
     "b": pa.array([b"\1\2\3", b"\4", b"", None, b"\0\5"]),
     "boxes": pa.array([[{"x": 1, "t": [7, 8]}], [{"x": None, "t": [9]}], [], None, [{"x": 2, "t": []}]]),
@@ -230,8 +230,8 @@ LISTS = {
 )
 def test_a_row_whose_list_is_too_short_has_no_value(tmp_path, suffix, path, expected):
     fields = [pa.field("timestamp_ns", pa.int64(), nullable=False)]
-    fields += [pa.field(name, array.type) for name, array in LISTS.items()]
-    table = pa.table([pa.array(T0 + np.arange(5)), *LISTS.values()], pa.schema(fields))
+    fields += [pa.field(name, array.type) for name, array in LISTS_OF_ROWS.items()]
+    table = pa.table([pa.array(T0 + np.arange(5)), *LISTS_OF_ROWS.values()], pa.schema(fields))
     log = open_log([str(write(tmp_path / f"t{suffix}", table))])
     assert held(log, path) == [row in expected for row in range(5)]
     values = log.read({"/t": ALL})["/t"].take(FieldSpec((path,)), np.array([*expected]))
