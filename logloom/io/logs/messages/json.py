@@ -36,7 +36,7 @@ from logloom.io.logs.messages.definitions import (
     Type,
 )
 from logloom.io.logs.messages.fields import Selection, has
-from logloom.io.logs.messages.object_decoders import ObjectDecoder
+from logloom.io.logs.messages.object_decoders import ObjectDecoder, is_float
 
 _BYTE = Number(np.dtype("u1"), is_byte=True)
 _INTEGER = Number(np.dtype("<i8"))
@@ -111,10 +111,10 @@ class JsonDecoder(ObjectDecoder):
         pick, inner = selection.pick, selection.inner
         if pick is not None:
             items = items[pick] if isinstance(pick, slice) else [items[pick]]
+        if not isinstance(pick, int) and inner.array is None and is_float(inner.type):  # null is NaN there
+            return all(self.holds(item, inner.names[:-1]) for item in items) if inner.names else True
         if inner.names or inner.array is not None:
             return all(self._has(item, inner) for item in items)
-        if isinstance(inner.type, Number):
-            return inner.type.dtype.kind == "f" or None not in items
         return all(_is_whole(item, inner.type, inner.packed) for item in items)
 
     def check_field_time(self, path: str, unit: str) -> None:
@@ -133,6 +133,9 @@ class JsonDecoder(ObjectDecoder):
         if name not in message:
             raise ValueError(f"there is no {name!r}")
         return message[name]
+
+    def inside(self, message: Any, name: str, may_lack: bool) -> Any:
+        return message.get(name) if may_lack and isinstance(message, dict) else self.field(message, name)
 
     def elements(self, value: Any) -> Sequence[Any]:
         if not isinstance(value, list):
@@ -154,16 +157,16 @@ class JsonDecoder(ObjectDecoder):
 
 
 def _is_whole(value: Any, kind: Type, dtype: np.dtype[Any]) -> bool:
-    """Return whether a value and all properties in it are there, or it isn't what its definition says."""
+    """Return whether a value is there, and all in it but floats, or it isn't what its definition says."""
     if not isinstance(kind, Struct) or not isinstance(value, dict):
         return value is not None
     for field in kind.fields:
         if not kind.is_time and field.name not in (dtype.names or ()):
             continue
-        part = value.get(field.name)
+        part: Any = value.get(field.name)
         items = part if field.array is not None and isinstance(part, list) else [part]
-        if items is part and isinstance(field.type, Number) and field.type.dtype.kind == "f":
-            continue  # null is NaN there
+        if is_float(field.type) and (field.array is None or items is part):
+            continue
         base = dtype if kind.is_time else dtype[field.name].base
         if not all(_is_whole(item, field.type, base) for item in items):
             return False

@@ -48,6 +48,10 @@ class ObjectDecoder(TypedDecoder):
         """Return a field's value."""
         raise NotImplementedError
 
+    def inside(self, message: Any, name: str, may_lack: bool) -> Any:
+        """Return a field's value within what a column takes whole; NaN or None for a float that isn't set."""
+        raise NotImplementedError
+
     def elements(self, value: Any) -> Sequence[Any]:
         """Return the elements of an array."""
         raise NotImplementedError
@@ -189,7 +193,8 @@ class ObjectDecoder(TypedDecoder):
     def _picked(self, value: Any, selection: Selection) -> Any:
         """Read a number, a text, a tuple for a sub-message, or a list for an array."""
         for name in selection.names:
-            value = self.field(value, name)
+            is_last = name is selection.names[-1]
+            value = self.inside(value, name, is_last and selection.array is None and is_float(selection.type))
         if selection.array is None or selection.inner is None:
             return self._plain([value], selection.type, selection.packed)[0]
         items = self._items(value, selection.type, selection.array)
@@ -218,7 +223,7 @@ class ObjectDecoder(TypedDecoder):
         for value in values:
             found: list[Any] = []
             for field, base in members:
-                part = self.field(value, field.name)
+                part = self.inside(value, field.name, field.array is None and is_float(field.type))
                 items = [part] if field.array is None else self._items(part, field.type, field.array)
                 plain = self._plain(items, field.type, base)
                 found.append(plain[0] if field.array is None else list(plain))
@@ -252,6 +257,11 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} is no text")
     return value
+
+
+def is_float(kind: Type) -> bool:
+    """Return whether values of a type may be NaN."""
+    return isinstance(kind, Number) and kind.dtype.kind == "f"
 
 
 def _short(text: str, width: int) -> str:

@@ -2,13 +2,15 @@
 
 Here: descriptors to types, and fields of messages, through google.protobuf.
 Elsewhere: columns of such messages (object_decoders). A message has no value for a column if a field with
-presence isn't set: an `optional` one, a sub-message, one of a oneof. Other absent fields have protobuf's
-default. Timestamps and durations are int64 ns, enums are int32, maps are arrays of key and value in the order
-of their keys. Recursive fields can't be columns and are left out.
+presence isn't set: an `optional` one, a sub-message, one of a oneof. A float that isn't set is NaN within an
+array or sub-message. Other absent fields have protobuf's default. Timestamps and durations are int64 ns,
+enums are int32, maps are arrays of key and value in the order of their keys. Recursive fields can't be
+columns and are left out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -117,6 +119,10 @@ class ProtobufDecoder(ObjectDecoder):
     def field(self, message: Any, name: str) -> Any:
         value = getattr(message, name)
         return [_MapEntry(key, value[key]) for key in sorted(value)] if isinstance(value, Mapping) else value
+
+    def inside(self, message: Any, name: str, may_lack: bool) -> Any:
+        is_set = not may_lack or not isinstance(message, Message) or self.holds(message, [name])
+        return self.field(message, name) if is_set else math.nan
 
     def elements(self, value: Any) -> Sequence[Any]:
         return value  # type: ignore[no-any-return]

@@ -163,7 +163,7 @@ def test_a_column_of_json_without_a_schema_says_its_dtype():
         ("K", [1, 2, 3], "3 elements, not 4"),
         ("ranges", {"0": 1}, "is no array"),
         ("position", [1, 2], "is no object"),
-        ("position", {"x": 1}, "there is no 'y'"),
+        ("boxes", [{"name": "a"}], "there is no 'id'"),
         ("timestamp", {"sec": 2**62, "nsec": 0}, "leave the range of int64"),
     ],
 )
@@ -194,14 +194,17 @@ def test_a_message_that_lacks_a_property_or_has_null_there_has_no_value():
 
 
 def test_a_property_that_lacks_within_what_is_taken_whole_is_no_value():
-    """A null in a list of floats is NaN; what has another type is refused."""
+    """A float that lacks there is NaN; what has another type is refused."""
     whole = {"x": 1.0, "y": 2.0}
     cases = {
-        "position": [(whole, 1), ({"x": 1.0}, 0), ({"x": None, "y": 1.0}, 0), ([1, 2], 1)],
-        "path": [([whole], 1), ([whole, {"x": 1}], 0), ([], 1), ([None], 0), ({}, 1)],
-        "path[].x": [([whole], 1), ([whole, {"x": 1}], 1), ([whole, {"y": 1}], 0)],
-        "path[0]": [([whole, {}], 1), ([{}, whole], 0), ([], 0)],
-        "path[0:2].y": [([whole, whole, {}], 1), ([whole, {}], 0), ([whole], 0)],
+        "position": [(whole, 1), ({"x": 1.0}, 1), ({"x": None, "y": 1.0}, 1), ([1, 2], 1)],
+        "path": [([whole], 1), ([whole, {"x": 1}], 1), ([], 1), ([None], 0), ({}, 1)],
+        "path[].x": [([whole], 1), ([whole, {"x": 1}], 1), ([whole, {"y": 1}], 1)],
+        "path[0].x": [([whole], 1), ([whole, {"y": 1}], 1), ([{"y": 1}, whole], 0)],
+        "boxes[].id": [([{"name": "a", "id": 1}], 1), ([{"name": "a", "id": None}], 0), ([{"name": "a"}], 0)],
+        "boxes[].name": [([{"name": "a"}], 1), ([{"id": 1}], 0)],
+        "path[0]": [([whole, {}], 1), ([None, whole], 0), ([], 0)],
+        "path[0:2].y": [([whole, whole, {}], 1), ([whole, {}], 1), ([whole], 0)],
         "boxes": [([{"name": "a", "id": 1}], 1), ([{"name": "a", "id": None}], 0), ([{"id": 1}], 0)],
         "ranges": [([1.0, None], 1), (None, 0)],
         "timestamp": [({"sec": 1, "nsec": 2}, 1), ({"sec": 1}, 0)],
@@ -215,7 +218,11 @@ def test_a_property_that_lacks_within_what_is_taken_whole_is_no_value():
             assert held.tolist() == [bool(expected) for _, expected in values]
 
 
-def test_null_reads_as_nan_in_arrays_of_floats():
+def test_a_float_that_lacks_is_nan_in_arrays_and_objects():
+    made = MESSAGES[0] | {"path": [{"x": 1.0}, {"x": None, "y": 2.0}], "position": {"y": 3.0}}
+    np.testing.assert_array_equal(taken(decoder_of(), [made], "position")[0], [math.nan, 3])
+    np.testing.assert_array_equal(taken(decoder_of(), [made], "path[].y")[0], [math.nan, 2])
+    np.testing.assert_array_equal(taken(decoder_of(), [made], "path")[0]["y"], [math.nan, 2])
     assert math.isnan(taken(decoder_of(), [MESSAGES[0] | {"K": [1, None, 3, 4]}], "K")[0][1])
     assert taken(decoder_of(), [MESSAGES[0] | {"count": 7.0}], "count") == [7]
 

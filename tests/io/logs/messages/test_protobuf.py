@@ -198,6 +198,26 @@ def test_a_message_whose_field_isnt_set_has_no_value_where_a_field_can_be_unset(
     assert taken(decoder, messages, "gear") == [0, 0, 0]
 
 
+def test_a_float_that_isnt_set_is_nan_within_what_is_taken_whole():
+    part = message_type("Part", ("x", "double"), ("y", "float"), ("n", "int32"))
+    for i, name in enumerate(("y", "n"), start=1):
+        part.oneof_decl.add(name=f"_{name}")
+        part.field[i].proto3_optional, part.field[i].oneof_index = True, i - 1
+    whole = message_type("Whole", ("part", ".toy.Part"), ("parts", ".toy.Part", "repeated"))
+    definition, classes = definitions(ALL[0], part, whole)
+    message = classes["Whole"](part={"x": 1.0}, parts=[{"y": 0.0}, {"n": 3}])
+    decoder = ProtobufDecoder(info("toy.Whole", definition))
+    assert decoder.has_value(
+        raw_messages([message.SerializeToString()]), FieldSpec(("part.y",))
+    ).tolist() == [0]
+    (row,) = taken(decoder, [message], "part")
+    assert (row["x"], np.isnan(row["y"]), row["n"]) == (1, True, 0)
+    (rows,) = taken(decoder, [message], "parts")
+    np.testing.assert_array_equal(rows["x"], [0, 0])
+    np.testing.assert_array_equal(rows["y"], [0, np.nan])
+    np.testing.assert_array_equal(taken(decoder, [message], "parts[].y")[0], [0, np.nan])
+
+
 def test_fields_that_lead_back_into_their_message_are_left_out():
     decoder = ProtobufDecoder(info("toy.Everything"))
     with pytest.raises(UsageError, match="has no 'parent'"):
@@ -209,7 +229,8 @@ def test_fields_that_lead_back_into_their_message_are_left_out():
     message.update({"b": "two", "a": 1.5})
     keys = taken(recursive, [message], "fields[].key")
     assert keys[0].tolist() == ["a", "b"]  # a map has no order of its own
-    assert taken(recursive, [message], "fields[].value.number_value")[0].tolist() == [1.5, 0]
+    numbers = taken(recursive, [message], "fields[].value.number_value")[0]
+    np.testing.assert_array_equal(numbers, [1.5, np.nan])  # b has a text in its place
 
 
 def test_foxglove_images_and_clouds_are_read_by_their_adapters():
