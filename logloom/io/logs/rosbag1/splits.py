@@ -54,8 +54,8 @@ def files_of_folder(names: Sequence[str]) -> list[str]:
 def _runs(names: Iterable[str]) -> Iterator[list[_BagFile]]:
     """Yield the files of each recording: their numbers increase with their dates.
 
-    Files whose dates mix those of several recorders with one prefix are told apart by nothing, so each is
-    yielded alone: after a smaller number there must be a 0.
+    The dates of several recorders with one prefix alternate, and nothing shows whose file is whose, so each
+    is yielded alone: after a smaller number there must be a 0.
     """
     matches = filter(None, map(_SPLIT.fullmatch, names))
     splits = sorted(
