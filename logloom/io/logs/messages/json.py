@@ -240,10 +240,10 @@ class _JsonSchema:
 def _of_paths(name: str, paths: Sequence[Sequence[str]], leaf: tuple[Type, Array | None]) -> Struct:
     """Return a type in which these paths, given as steps, end at such leaves."""
     fields = []
-    for step in dict.fromkeys(path[0] for path in paths):
-        deeper = [path[1:] for path in paths if path[0] == step and len(path) > 1]
-        bare, array = step.removesuffix("[]"), Array() if step.endswith("[]") else None
-        if deeper:
+    for bare in dict.fromkeys(path[0].partition("[")[0] for path in paths):
+        own = [path for path in paths if path[0].partition("[")[0] == bare]
+        array = Array() if any("[" in path[0] for path in own) else None
+        if deeper := [path[1:] for path in own if len(path) > 1]:
             fields.append(Field(bare, _of_paths(bare, deeper, leaf), array))
         else:
             fields.append(Field(bare, leaf[0], array or leaf[1]))

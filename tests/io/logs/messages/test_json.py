@@ -141,6 +141,9 @@ def test_a_column_of_json_without_a_schema_says_its_dtype():
     assert taken(decoder, messages, "a.b", dtype="uint8") == [3]
     assert taken(decoder, messages, "list[]", dtype="int32")[0].tolist() == [1, 2]
     assert taken(decoder, messages, "objects[].v", dtype="float32")[0].tolist() == [1.5]
+    assert taken(decoder, messages, "objects[0].v", dtype="float32") == [1.5]
+    assert taken(decoder, messages, "list[1]", dtype="int32") == [2]
+    assert taken(decoder, messages, "list[0:2]", dtype="int32")[0].tolist() == [1, 2]
     assert taken(decoder, messages, "t", dtype="string") == ["x"]
     assert taken(decoder, messages, "raw", dtype="bytes") == [b"\0\1"]
     assert decoder.time_source(("header", "log")) == "log"
