@@ -155,7 +155,7 @@ def plain_array(array: Any) -> Any:
         return pa.FixedSizeListArray.from_arrays(inner, type=target, mask=mask)
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         of_lists = pa.large_list if pa.types.is_large_list_view(kind) else pa.list_
-        return plain_array(array.cast(of_lists(kind.value_field)))
+        return plain_array(lists_of_views(array).cast(of_lists(kind.value_field)))
     if pa.types.is_map(kind):
         inner = pa.StructArray.from_arrays(
             [plain_array(array.keys), plain_array(array.items)], fields=list(target.value_type)
@@ -167,6 +167,17 @@ def plain_array(array: Any) -> Any:
     made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
     # A copy: Arrow takes no mask beside offsets that are a slice.
     return made.from_arrays(pa.array(array.offsets.to_numpy()), inner, type=target, mask=mask)
+
+
+def lists_of_views(array: Any) -> Any:
+    """Convert list views to large lists; a cast of Arrow 25 gives some of them negative lengths.
+
+    >>> lists_of_views(pa.array([[1, 2], None, [3]], pa.list_view(pa.int8()))).to_pylist()
+    [[1, 2], None, [3]]
+    """
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return pa.LargeListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:

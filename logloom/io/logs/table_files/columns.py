@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
+from logloom.io.arrow.columns import lists_of_views
 from logloom.io.logs.interface import TABLE_ROW, FieldSpec
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Number, Struct, Text, Type
@@ -450,10 +451,7 @@ def _decoded(array: pa.Array) -> pa.Array:
     if pa.types.is_binary_view(kind):
         return array.cast(pa.large_binary())
     if _is_list_view(kind):
-        # Arrow 25 casts an empty list behind others to one of negative length.
-        lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        return pa.LargeListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
+        return lists_of_views(array)
     if pa.types.is_date(kind):
         return array.cast(pa.timestamp("ms")).cast(pa.timestamp("ns"))
     if pa.types.is_time(kind):

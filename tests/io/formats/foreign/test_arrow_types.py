@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import logloom as ll
 from logloom.errors import UsageError
+from logloom.io.arrow.columns import columns_of, raw_columns
 from logloom.io.formats.foreign import open_foreign
 
 UNITS = ("s", "ms", "us", "ns")
@@ -276,3 +277,12 @@ def test_columns_of_any_type_are_what_pyarrow_gives(one, other, random, output):
         for name in refused:
             with pytest.raises(UsageError, match=f"column {name}: "):
                 open_foreign(f"{folder}/x.parquet", columns=[name])
+
+
+@pytest.mark.parametrize("made", [pa.list_view, pa.large_list_view])
+def test_list_views_that_are_null_or_empty_behind_others_have_no_items(made):
+    batch = pa.record_batch([pa.array([[1, 2], None, [3], []], made(pa.int32()))], names=["x"])
+    for rows, values, lengths in ((batch, [1, 2, 3], [2, 0, 1, 0]), (batch.slice(1), [3], [0, 1, 0])):
+        column = raw_columns(rows, columns_of(rows.schema))["x"]
+        assert (column.values.values.tolist(), column.values.lengths.tolist()) == (values, lengths)
+        assert column.available.tolist() == [row is not None for row in rows.column(0).to_pylist()]
