@@ -54,8 +54,7 @@ def head(
     else:
         numbers = None
         if where is not None or log:
-            chosen = _chosen(root, output, None, options, where, log)
-            numbers = chosen.positions[skip : skip + rows].tolist()
+            numbers = _numbers(root, _chosen(root, output, None, options, where, log), skip, rows)
         shown = run(
             place,
             version,
@@ -110,21 +109,32 @@ def _plain_rows(
     """
     import warnings
 
-    from logloom.errors import UsageError
     from logloom.pipelines.head.head import ShownRow
-    from logloom.text import counted
 
     with warnings.catch_warnings(record=True) as found:
         rows = _chosen(root, output, columns, options, where, logs)
     for one in found:
         terminal.print_message(f"warning: {one.message}")
-    if 0 < start >= len(rows):
-        raise UsageError(f"{root}: {counted(len(rows), 'row')}, so none is at {start:,}")
-    numbers = rows.positions[start : start + count].tolist()
+    numbers = _numbers(root, rows, start, count)
     samples = rows[start : start + count]
     return [
         ShownRow(row, rows.schema, rows.columns, number) for row, number in zip(samples, numbers, strict=True)
     ]
+
+
+def _numbers(root: str, rows: Dataset, start: int, count: int) -> list[int]:
+    """Return the numbers of some of the chosen rows.
+
+    Raises:
+        UsageError: there is no row `start` among them.
+    """
+    from logloom.errors import UsageError
+    from logloom.text import counted
+
+    if 0 < start >= len(rows):
+        raise UsageError(f"{root}: {counted(len(rows), 'row')}, so none is at {start:,}")
+    numbers: list[int] = rows.positions[start : start + count].tolist()
+    return numbers
 
 
 def _chosen(

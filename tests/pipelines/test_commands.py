@@ -358,6 +358,9 @@ def test_head_beyond_the_last_row_says_how_many_there_are(built):
     beyond = logloom("head", built, "--skip", rows)
     assert (beyond.returncode, beyond.stdout) == (2, "")
     assert f"version 1 has {rows} rows, so none is at {rows}" in beyond.stderr
+    beyond = logloom("head", built, "--where", "row < 3", "--log", "drive-00", "--skip", 3)
+    assert (beyond.returncode, beyond.stdout) == (2, "")
+    assert "3 rows, so none is at 3" in beyond.stderr
 
 
 def test_tables_end_no_line_in_blanks_and_break_no_headline(built):
