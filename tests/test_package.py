@@ -278,7 +278,7 @@ NAMES_OF_PARTS = {
         "pipelines/plan/vanished_labels.py",
     },
     # The type of messages that are rows; a key of recipes; the kind of notes on tables.
-    "tables": {"io/logs/interface.py", "io/logs/table_dialects.py", "pipelines/plan/plan.py"},
+    "tables": {"io/logs/interface.py", "io/logs/table_dialects.py"},
     "tar": {"transforms/suggest/recipe.py"},  # the output that a suggested recipe begins with
     "zarr": {"software.py"},  # the package
 }

@@ -107,12 +107,13 @@ def availability_of(
         known: causes that were seen, by column.
     """
     topics = {column.name: column.topic for column in plan.columns}
+    of_joints = {column.name for column in plan.columns if column.spec.adapter == joints.NAME}
     found = []
     for name, (rows, available) in counts.items():
         one = Availability(name, topics.get(name, ""), rows, available)
         if one.is_low:
             cause = (known or {}).get(name)
-            if cause is None or cause.kind == "lacking":  # of which looking at messages may tell more
+            if cause is None or name in of_joints:  # whose messages show which joint is missing
                 own = cause_of(log, log_id, plan, name, labels.get(name))
                 cause = own if cause is None or own.kind == "lacking" else cause
             one = replace(one, causes=(replace(cause, log=log_id, missing=rows - available),))
@@ -260,7 +261,7 @@ def _of_topic(log: Log, log_id: str, plan: RowPlan, column: ColumnPlan) -> Cause
     if not info.num_recorded:
         words = f"all messages of {topic} are outside the recording"
         return Cause("stray", words, "`logloom doctor LOG` shows their times")
-    if found := _of_values(log, column):
+    if found := _of_joints(log, column):
         return found
     if column.sampling.rules.uses == "topic":
         words = f"the last message of {topic} can't be used"
@@ -299,9 +300,11 @@ def _extent(summary: LogSummary, of_clock: str) -> tuple[int, int]:
     return (summary.first, summary.last) if info is None else (info.first, info.last)
 
 
-def _of_values(log: Log, column: ColumnPlan) -> Cause | None:
-    """Look for values in some messages from the middle of a topic; None if one has a value for the column."""
+def _of_joints(log: Log, column: ColumnPlan) -> Cause | None:
+    """Look for joints in some messages from the middle of a topic; None if one has all of the column's."""
     topic, spec, info = column.topic, column.spec, log.summary.topics[column.topic]
+    if spec.adapter != joints.NAME:
+        return None
     reach = (info.last - info.first) // max(1, info.num_recorded - 1) * _READ // 2
     middle = (info.first + info.last) // 2
     messages = log.read({topic: TopicRequest(middle - reach, middle + reach + 1, ("log",), 0)})[topic]
@@ -309,8 +312,6 @@ def _of_values(log: Log, column: ColumnPlan) -> Cause | None:
     if has_value is None or has_value.any() or not len(messages):
         return None
     none = f"none of {counted(len(messages), 'message')} of {topic} that were read has"
-    if spec.adapter != joints.NAME:
-        return Cause("lacking", f"{none} a value for it", "correct its field, or leave the column out")
     root = definition_of(log, topic)
     assert root is not None
     of_names = FieldSpec((joints.paths(spec, root)["names"],), strings=joints.NAME_LENGTH)

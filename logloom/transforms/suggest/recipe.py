@@ -130,8 +130,6 @@ def suggest(
         LogReadError: a sample is damaged, and not to be skipped; or all logs are.
     """
     topics = _topics(logs)
-    if not topics:
-        raise UsageError("no log has messages, so a recipe would have no columns")
     proposed = {topic.name: _propose(topic) for topic in topics}
     usable = {name: made.columns for name, made in proposed.items() if isinstance(made, Candidates)}
     found = sample(usable, logs, takes_refused=on_error != "fail")
@@ -142,7 +140,7 @@ def suggest(
             whole,
             storage_options,
             on_error="skip",
-            skipped={log_id: uris[log_id] for log_id in uris.keys() - whole.keys()},
+            skipped={name: uris[name] for name in uris.keys() - whole.keys()},
             on_left_out=on_left_out,
             set_back=set_back,
         )
@@ -160,12 +158,10 @@ def suggest(
     for name, comment in _outside(logs, {topic.name for topic in topics}).items():
         found.unusable[name] = _OUTSIDE
         lines += [comment, _comment(f"left out: {_OUTSIDE}")]
-    for name in sorted(found.unusable):
-        on_left_out(f"topic {name}: {found.unusable[name]}")
-    of_time = found.comment + _set_back_words(set_back)
-    outputs = ("outputs:", f"  {_output()}: {{}}", "")
-    tables = _table_lines(logs)
-    return "\n".join([*_head_lines(head, of_time), *tables, "columns:", *lines, *outputs])
+    for name, why in sorted(found.unusable.items()):
+        on_left_out(f"topic {name}: {why}")
+    heads = [*_head_lines(head, found.comment + _set_back_words(set_back)), *_table_lines(logs)]
+    return "\n".join([*heads, "columns:", *lines, "outputs:", f"  {_output()}: {{}}", ""])
 
 
 def _column_lines(
@@ -210,7 +206,11 @@ def _set_back_words(set_back: Mapping[str, str]) -> str:
 
 
 def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
-    """Return topics with messages, in name order."""
+    """Return topics with messages, in name order.
+
+    Raises:
+        UsageError: there are none.
+    """
     found: dict[str, _SuggestedTopic] = {}
     for log_id in sorted(logs):
         rates = rates_of(logs[log_id])
@@ -221,6 +221,8 @@ def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
                 longest = max(known.period, int(rate.period))
                 silence = rate.silence_words if longest > known.period else known.silence
                 found[name] = _SuggestedTopic(known.info, known.log, known.messages + count, longest, silence)
+    if not found:
+        raise UsageError("no log has messages, so a recipe would have no columns")
     return [found[name] for name in sorted(found)]
 
 

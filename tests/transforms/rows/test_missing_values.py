@@ -202,7 +202,7 @@ REASONS = {
         "{rate: 10}",
         "",
         ("lacking", ""),
-        "none of 100 messages of /x that were read has a value for it; correct its field, or leave the",
+        "messages of /x have no value for it; correct what it takes from a message, or leave the column out",
     ),
     "a required column": (
         {"/x": SLOW},

@@ -110,7 +110,7 @@ def _texts(file: TableFile, name: str) -> list[pa.ChunkedArray]:
 
 
 def _joined(file: TableFile, how: TableTime) -> list[pa.ChunkedArray]:
-    """Return dates and times of day that stand in columns of their own, as texts."""
+    """Return dates and times of day, each in a column of its own, joined as texts."""
     parts = [_texts(file, name) for name in how.columns]
     return [pc.binary_join_element_wise(*both, " ") for both in zip(*parts, strict=True)]
 
