@@ -27,6 +27,10 @@ PURE = present(
     *[
         "logloom.io.storage.metadata",
         "logloom.blocks",
+        "logloom.io.arrow.columns",
+        "logloom.io.logs.messages.field_times",
+        "logloom.io.logs.rates",
+        "logloom.transforms.suggest.clocks",
         "logloom.io.logs.table_dialects",
         "logloom.io.logs.table_files.guesses",
         "logloom.io.beam.checks",

@@ -150,7 +150,7 @@ def test_a_suggested_recipe_states_what_was_guessed_and_builds(tmp_path):
         if name == "one":
             assert list(built.columns) == ["gps.speed_m_s", "gps.grosse", "gps.speed_m_s_2"]
             assert "- {files: gps.csv, delimiter: ;, decimal: ',', time: {column: Zeit, unit: s}}" in made
-            assert "# left out: note: text" in made
+            assert "# gps.note: {topic: /gps, field: note" in made
         else:
             assert list(built.columns) == ["gps.field.pose.x"]
             assert "left out: n: null: no column has this type" in made

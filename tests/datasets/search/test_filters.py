@@ -16,6 +16,7 @@ class Source:
 
     place = "rows"
     stamps = np.arange(N)
+    structs = types.MappingProxyType({})
     schema = types.SimpleNamespace(all={"v": ColumnType(np.dtype("<f8"))})
 
     def __init__(self):

@@ -308,7 +308,7 @@ def test_info_shows_the_silences_that_the_index_proves(tmp_path, options):
     assert 800 * MS < log.silences["/a"] <= 1010 * MS
     assert log.silences["/b"] < 20 * MS
     shown = {row[0]: row[COLUMNS.index("silent")] for row in log.table_rows()}
-    assert shown == {"/a": f"≥ {log.silences['/a'] / 1e9:.3f} s", "/b": ""}
+    assert shown == {"/a": f"25 %, ≥ {log.silences['/a'] / 1e9:.3f} s", "/b": ""}
 
 
 def test_a_damaged_bag_is_examined_like_an_mcap_file(tmp_path):

@@ -35,6 +35,13 @@ from tests.transforms.ros2_logs import (
 )
 from tests.transforms.rows.test_pose_lookups import built, recipe
 
+
+def resolved(recipe, logs):
+    """The plan of a recipe, and the texts of its notes."""
+    plan, notes = resolve(recipe, logs)
+    return plan, tuple(note.text for note in notes)
+
+
 INFO = (
     "sensor_msgs/msg/CameraInfo",
     "std_msgs/Header header\nuint32 height\nuint32 width\nstring distortion_model\nfloat64[] d\n"
@@ -86,7 +93,7 @@ def changing(tmp_path_factory):
 
 
 def test_a_calibration_is_five_columns(log):
-    plan, _ = resolve(recipe(FRONT), {"drive": log})
+    plan, _ = resolved(recipe(FRONT), {"drive": log})
     assert list(plan.schema.columns) == [
         "front.k",
         "front.d",
@@ -113,9 +120,9 @@ def test_a_calibration_is_the_same_in_any_partitioning(changing, rows):
         FRONT
         + "\nof_time: {calibration: {camera: /cam/front/camera_info, resample: previous, tolerance: 200ms}}"
     )
-    plan = resolve(recipe(columns), {"drive": changing})[0]
+    plan = resolved(recipe(columns), {"drive": changing})[0]
     whole, tallies = built(changing, plan)
-    parts, some = built(changing, resolve(recipe(columns, rows), {"drive": changing})[0], 1 << 10)
+    parts, some = built(changing, resolved(recipe(columns, rows), {"drive": changing})[0], 1 << 10)
     assert len(some) > len(tallies) == 1
     for name, values in whole.items():
         joined, other = (v if isinstance(v, np.ndarray) else v.values for v in (values, parts[name]))
@@ -124,7 +131,7 @@ def test_a_calibration_is_the_same_in_any_partitioning(changing, rows):
 
 
 def test_a_change_is_told_by_the_manifest_doctor_and_info(changing):
-    plan = resolve(recipe(FRONT), {"drive": changing})[0]
+    plan = resolved(recipe(FRONT), {"drive": changing})[0]
     rows, tallies = built(changing, plan)
     assert set(rows["front.k"][:, 0, 0]) == {880.0}  # rows have the last
     text = "the calibration on /cam/front/camera_info changes within the log; these messages differ from"
@@ -169,7 +176,7 @@ def test_info_says_nothing_of_a_calibration_that_stays_and_reads_two_messages_of
 
 def test_with_previous_rows_have_the_calibration_of_their_time(changing):
     columns = "c: {calibration: {camera: /cam/front/camera_info, resample: previous, tolerance: 200ms}}"
-    rows, _ = built(changing, resolve(recipe(columns), {"drive": changing})[0])
+    rows, _ = built(changing, resolved(recipe(columns), {"drive": changing})[0])
     there = rows["c.k.available"]
     late = rows["timestamp"] >= START + 1200 * MS
     assert set(rows["c.k"][there & late][:, 0, 0]) == {880.0}
@@ -184,10 +191,10 @@ def test_a_model_keeps_its_own_number_of_parameters(tmp_path):
         info(START + SECOND, d=eight[:4], model="fisheye"),
     ]
     log = open_log([write_log(tmp_path / "drive.mcap", {"/c": (INFO, said), "/can": (SPEED, speeds(3))})])
-    rows, _ = built(log, resolve(recipe("c: {calibration: {camera: /c}}"), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe("c: {calibration: {camera: /c}}"), {"drive": log})[0])
     assert rows["c.d"][0].tolist() == eight[:4]
     columns = "c: {calibration: {camera: /c, resample: nearest, tolerance: 2s}}"
-    rows, _ = built(log, resolve(recipe(columns), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe(columns), {"drive": log})[0])
     assert {len(d) for d in rows["c.d"]} == {4, 8}
 
 
@@ -219,7 +226,7 @@ def test_a_camera_matrix_of_another_length_is_refused(tmp_path):
 
 def test_a_camera_that_is_calibrated_late_has_its_last_calibration(tmp_path):
     log = open_log([write_protobuf(tmp_path / "drive.mcap", [], K, K)])
-    plan = resolve(recipe("c: {calibration: {camera: /c}}"), {"drive": log})[0]
+    plan = resolved(recipe("c: {calibration: {camera: /c}}"), {"drive": log})[0]
     rows, tallies = built(log, plan)
     assert {tuple(k.reshape(-1)) for k in rows["c.k"]} == {tuple(K)}
     (told,) = notes_on_frames(plan, tallies)
@@ -254,7 +261,7 @@ def write_protobuf(path, *matrices):
 
 
 def _check_foxglove(log):
-    rows, _ = built(log, resolve(recipe("c: {calibration: {camera: /c}}"), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe("c: {calibration: {camera: /c}}"), {"drive": log})[0])
     assert rows["c.k"][0].reshape(-1).tolist() == K
     assert rows["c.d"][0].tolist() == D[:4]
     assert bytes(rows["c.model"][0]) == b"kannala_brandt"
@@ -265,7 +272,7 @@ def _check_foxglove(log):
 def test_a_log_without_the_camera_has_unavailable_columns(log, tmp_path):
     other = {name: topic for name, topic in topics().items() if name != "/cam/front/camera_info"}
     without = open_log([write_log(tmp_path / "other.mcap", other)])
-    plan, notes = resolve(recipe(FRONT), {"drive": log, "other": without})
+    plan, notes = resolved(recipe(FRONT), {"drive": log, "other": without})
     assert any("front.k" in note for note in notes)
     rows, tallies = built(without, plan)
     assert not any(
@@ -306,7 +313,7 @@ def test_a_log_without_the_camera_has_unavailable_columns(log, tmp_path):
 )
 def test_a_mistake_is_told_once_at_the_key_that_was_written(log, columns, mistakes):
     with pytest.raises(RecipeError) as caught:
-        resolve(recipe(columns), {"drive": log})
+        resolved(recipe(columns), {"drive": log})
     assert str(caught.value).splitlines()[: len(mistakes)] == mistakes
     assert len({line.partition(": ")[2] for line in str(caught.value).splitlines()}) <= 4
 
@@ -348,9 +355,9 @@ def test_recipes_hold_the_columns_that_a_calibration_stands_for():
 
 
 def test_other_recipes_keep_their_identity(log):
-    plan = resolve(recipe("a: {topic: /can, field: speed}"), {"drive": log})[0]
+    plan = resolved(recipe("a: {topic: /can, field: speed}"), {"drive": log})[0]
     assert "deskew" not in plain(plan.columns[0])[1]
-    posed = resolve(recipe("p: {tf: {from: cam_front, to: base_link}}"), {"drive": log})[0]
+    posed = resolved(recipe("p: {tf: {from: cam_front, to: base_link}}"), {"drive": log})[0]
     assert not {"source_topic", "target_topic", "around"} & plain(posed.transforms[0])[1].keys()
 
 
@@ -361,4 +368,4 @@ def test_a_topic_whose_messages_name_no_frame_is_a_mistake(log, tmp_path):
     with pytest.raises(UsageError, match=r"messages of /command \(car_msgs/msg/Command\) have no frame"):
         frame_named_by(other, "/command")
     with pytest.raises(RecipeError, match=r"columns.p.tf: messages of /command .* have no frame"):
-        resolve(recipe("p: {tf: {from: {topic: /command}, to: base_link}}"), {"drive": other})
+        resolved(recipe("p: {tf: {from: {topic: /command}, to: base_link}}"), {"drive": other})

@@ -39,6 +39,13 @@ from tests.transforms.ros2_logs import (
 )
 from tests.transforms.rows.test_pose_lookups import built, recipe
 
+
+def resolved(recipe, logs):
+    """The plan of a recipe, and the texts of its notes."""
+    plan, notes = resolve(recipe, logs)
+    return plan, tuple(note.text for note in notes)
+
+
 MS = SECOND // 1000
 CLOUD = (
     "sensor_msgs/msg/PointCloud2",
@@ -174,7 +181,7 @@ def log(tmp_path_factory):
 
 
 def test_a_world_scanned_from_a_moving_lidar_comes_out_flat(log):
-    plan, notes = resolve(recipe(column()), {"drive": log})
+    plan, notes = resolved(recipe(column()), {"drive": log})
     (note,) = notes
     assert note == (
         "points: deskewed by 't' of points, uint32 in ns since the message time, as sweeps of 97.5 ms show"
@@ -213,7 +220,7 @@ def test_times_are_found_by_names_of_vendors_and_their_unit_by_what_they_span(tm
             for points, times in (scan(START + (200 + 100 * i) * MS, seed=i) for i in range(3))
         ]
     log = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
-    rows, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe(column()), {"drive": log})[0])
     assert rows["points.available"].sum() > 8
     # Seconds since 1970 in a float64 are exact to a quarter of a microsecond, in which the car drives 3 µm.
     limit = 1e-5 if name == "timestamp" else 1e-6
@@ -223,7 +230,7 @@ def test_times_are_found_by_names_of_vendors_and_their_unit_by_what_they_span(tm
 
 @pytest.mark.parametrize("to", ["start", "end"])
 def test_points_may_be_moved_to_the_time_of_the_first_or_the_last(log, to):
-    rows, _ = built(log, resolve(recipe(column(to=to)), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe(column(to=to)), {"drive": log})[0])
     for i in np.flatnonzero(rows["points.available"]):
         stamp = int(rows["timestamp"][i] - rows["points.age"][i])
         times = scan(stamp)[1]
@@ -239,12 +246,12 @@ def test_an_offset_shifts_the_times_of_points_whatever_these_count_from(log, tmp
     since_1970 = sweeps(write=lambda start, times: times / 1e9, name="timestamp", kind="f8")
     other = open_log([write_log(tmp_path / "drive.mcap", topics(since_1970))])
     late = column().replace("tolerance: 60ms", "tolerance: 60ms, offset: 30ms")
-    rows, _ = built(log, resolve(recipe(late), {"drive": log})[0])
-    found, _ = built(other, resolve(recipe(late), {"drive": other})[0])
+    rows, _ = built(log, resolved(recipe(late), {"drive": log})[0])
+    found, _ = built(other, resolved(recipe(late), {"drive": other})[0])
     np.testing.assert_array_equal(found["points.age"], rows["points.age"])
     for i in np.flatnonzero(rows["points.available"]):
         np.testing.assert_allclose(xyz(found["points"][i]), xyz(rows["points"][i]), atol=1e-4)
-    plain, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    plain, _ = built(log, resolved(recipe(column()), {"drive": log})[0])
     i = np.flatnonzero(rows["points.available"] & (rows["points.age"] + 30 * MS == plain["points.age"]))[0]
     assert np.abs(xyz(rows["points"][i]) - xyz(plain["points"][i])).max() > 0.1
 
@@ -265,9 +272,9 @@ def test_a_clock_s_offset_counts_for_points_and_for_transforms(log, tmp_path, ab
     other = open_log([write_log(tmp_path / "drive.mcap", {**said, "/tf": (TF, tf)})])
     offset = f"{{offset: {-ahead}ns}}"
     stated = f"time: {{topics: {{/lidar: {offset}, /tf: {offset}}}}}\n"
-    plan = resolve(recipe(column(), more=stated), {"drive": other})[0]
+    plan = resolved(recipe(column(), more=stated), {"drive": other})[0]
     rows, _ = built(other, plan)
-    expected, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    expected, _ = built(log, resolved(recipe(column()), {"drive": log})[0])
     assert rows["pose"].tobytes() == expected["pose"].tobytes()
     assert rows["points.age"].tolist() == expected["points.age"].tolist()
     for i in np.flatnonzero(expected["points.available"]):
@@ -284,8 +291,8 @@ def test_odometry_tells_the_motion_as_transforms_do(log, tmp_path):
         odometry.append((t, {"header": one["header"], "child_frame_id": "base", "pose": {"pose": pose}}))
     other = open_log([write_log(tmp_path / "drive.mcap", {**said, "/odom": (ODOMETRY, odometry)})])
     columns = column(pose="{topic: /odom}").replace("to: map}", "to: map, topics: /odom}")
-    rows, _ = built(other, resolve(recipe(columns), {"drive": other})[0])
-    expected, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    rows, _ = built(other, resolved(recipe(columns), {"drive": other})[0])
+    expected, _ = built(log, resolved(recipe(column()), {"drive": log})[0])
     assert rows["points"].values.tobytes() == expected["points"].values.tobytes()
     assert rows["pose"].tobytes() == expected["pose"].tobytes()
 
@@ -330,20 +337,20 @@ def test_odometry_may_be_that_of_a_frame_that_is_mounted_on_the_base(tmp_path, c
         .partition("\n")[0]
         .replace("as:", "dtype: float64, as:")
     )
-    rows, _ = built(other, resolve(recipe(words), {"drive": other})[0])
+    rows, _ = built(other, resolved(recipe(words), {"drive": other})[0])
     seen = np.flatnonzero(rows["points.available"])
     assert len(seen) > 5
     for i in seen:
         found = rows["points"][i]
         pose = lidar_on_map(int(rows["timestamp"][i]))
         assert off_planes(found @ pose[:3, :3].T + pose[:3, 3]).max() < 1e-4
-    parts, _ = built(other, resolve(recipe(words, 7), {"drive": other})[0], 1 << 13)
+    parts, _ = built(other, resolved(recipe(words, 7), {"drive": other})[0], 1 << 13)
     assert parts["points"].values.tobytes() == rows["points"].values.tobytes()
 
 
 def test_named_fields_are_moved_and_others_stay(log):
-    rows, _ = built(log, resolve(recipe(column("points[z,time,x,y]")), {"drive": log})[0])
-    whole, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe(column("points[z,time,x,y]")), {"drive": log})[0])
+    whole, _ = built(log, resolved(recipe(column()), {"drive": log})[0])
     i = np.flatnonzero(rows["points.available"])[3]
     assert rows["points"][i].dtype == np.float32
     np.testing.assert_allclose(rows["points"][i][:, [2, 3, 0]], xyz(whole["points"][i]), atol=2e-5)
@@ -355,11 +362,11 @@ def test_deskewed_rows_are_the_same_in_any_partitioning(log):
     other = f'topic: /lidar, as: "points[x,y,z]", tolerance: 150ms, deskew: {{pose: {held}, to: end}}'
     columns = f"{column()}\nother: {{{other}}}"
     for more in ("", "rows: {require: [points, other]}\n", 'rows: {where: "points.age < 20000000"}\n'):
-        plan = resolve(recipe(columns, more=more), {"drive": log})[0]
+        plan = resolved(recipe(columns, more=more), {"drive": log})[0]
         whole, tallies = built(log, plan)
         assert len(tallies) == 1
         for rows, max_bytes in ((by_tier(7, 3), 1 << 20), (13, 1 << 13), (1000, 1 << 12)):
-            parts, some = built(log, resolve(recipe(columns, rows, more), {"drive": log})[0], max_bytes)
+            parts, some = built(log, resolved(recipe(columns, rows, more), {"drive": log})[0], max_bytes)
             for name, values in whole.items():
                 one, other = (v if isinstance(v, np.ndarray) else v.values for v in (values, parts[name]))
                 assert one.tobytes() == other.tobytes(), (rows, name)
@@ -459,11 +466,11 @@ def test_any_numbers_are_times_or_none(unit, kind, data):
 
 def test_a_cloud_whose_points_lack_a_pose_is_unavailable_and_counted(tmp_path):
     log = open_log([write_log(tmp_path / "drive.mcap", topics(sweeps(), stop=700))])
-    plan = resolve(recipe(column()), {"drive": log})[0]
+    plan = resolved(recipe(column()), {"drive": log})[0]
     rows, tallies = built(log, plan)
     known = rows["points.available"]
     skewed = column().replace(", deskew: {pose: {tf: {from: lidar, to: map}}}", "")
-    lost = (built(log, resolve(recipe(skewed), {"drive": log})[0])[0]["points.available"] & ~known).sum()
+    lost = (built(log, resolved(recipe(skewed), {"drive": log})[0])[0]["points.available"] & ~known).sum()
     for i in range(len(known)):
         if known[i]:
             assert off_planes(on_map(rows, i)).max() < 1e-6
@@ -474,7 +481,7 @@ def test_a_cloud_whose_points_lack_a_pose_is_unavailable_and_counted(tmp_path):
     assert lost
     (told,) = [line for line in notes_on_frames(plan, tallies) if line.startswith("points: ")]
     assert told == f"points: {lost} ticks without all points' poses of lidar in map: future {lost}"
-    required = resolve(recipe(column(), more="rows: {require: [points]}\n"), {"drive": log})[0]
+    required = resolved(recipe(column(), more="rows: {require: [points]}\n"), {"drive": log})[0]
     kept, some = built(log, required)
     assert len(kept["timestamp"]) == known.sum()
     assert kept["points"].values.tobytes() == rows["points"].take(np.flatnonzero(known)).values.tobytes()
@@ -487,7 +494,7 @@ def test_times_far_from_their_cloud_make_it_unavailable(tmp_path):
     points, times = scan(START + 400 * MS)
     clouds[2] = cloud(START + 400 * MS, points, times=(times - START - 400 * MS) * 20)
     log = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
-    plan = resolve(recipe(column()), {"drive": log})[0]
+    plan = resolved(recipe(column()), {"drive": log})[0]
     rows, tallies = built(log, plan)
     lost = np.abs(rows["timestamp"] - (START + 400 * MS)) < 45 * MS
     assert not rows["points.available"][lost].any()
@@ -506,7 +513,7 @@ def test_points_that_were_not_measured_stay_as_they_are(tmp_path):
         points[7], numbers[7] = (np.inf, 0, 0), 1e300
         clouds.append(cloud(start, points, "timestamp", numbers, "f8"))
     log = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
-    rows, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe(column()), {"drive": log})[0])
     i = np.flatnonzero(rows["points.available"])[0]
     found = xyz(rows["points"][i])
     assert found[5].tolist() == [0, 0, 0]
@@ -520,7 +527,7 @@ def test_empty_clouds_are_there(tmp_path):
     clouds = sweeps(4)
     clouds[1] = cloud(clouds[1][0], np.empty((0, 3)), times=np.empty(0))
     log = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
-    rows, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe(column()), {"drive": log})[0])
     at = np.flatnonzero(rows["timestamp"] == START + 300 * MS)[0]
     assert rows["points.available"][at]
     assert len(rows["points"][at]) == 0
@@ -531,7 +538,7 @@ def test_a_cloud_that_lacks_the_field_is_named(tmp_path):
     points, _ = scan(clouds[1][0])
     clouds[1] = cloud(clouds[1][0], points, name="")
     log = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
-    plan = resolve(recipe(column("points[x,y,z]")), {"drive": log})[0]
+    plan = resolved(recipe(column("points[x,y,z]")), {"drive": log})[0]
     with pytest.raises(
         LogReadError, match="the cloud has no field 't' with the times of its points; it has x, y, z"
     ):
@@ -578,7 +585,7 @@ def test_a_cloud_that_lacks_the_field_is_named(tmp_path):
 def test_what_no_cloud_tells_is_a_mistake(tmp_path, how, said, mistake):
     log = open_log([write_log(tmp_path / "drive.mcap", topics(sweeps(3, **how)))])
     with pytest.raises(RecipeError) as caught:
-        resolve(recipe(column(**said)), {"drive": log})
+        resolved(recipe(column(**said)), {"drive": log})
     assert mistake in str(caught.value)
 
 
@@ -588,7 +595,7 @@ def test_clouds_without_points_at_the_end_of_a_log_tell_nothing(tmp_path, unit):
     none = np.zeros((5, 3))
     empty = [cloud(START + 2 * i * SECOND, none, "timestamp", np.zeros(5), "f8") for i in (1, 2, 3)]
     log = open_log([write_log(tmp_path / "drive.mcap", topics([*since_1970, *empty]))])
-    plan, notes = resolve(recipe(column(**unit)), {"drive": log})
+    plan, notes = resolved(recipe(column(**unit)), {"drive": log})
     assert any("'timestamp' of points, float64 in s since the Unix epoch" in note for note in notes)
     rows, _ = built(log, plan)
     found = [i for i in np.flatnonzero(rows["points.available"]) if xyz(rows["points"][i]).any()]
@@ -596,7 +603,7 @@ def test_clouds_without_points_at_the_end_of_a_log_tell_nothing(tmp_path, unit):
     for i in found:
         assert off_planes(on_map(rows, i)).max() < 1e-5
     only = open_log([write_log(tmp_path / "only.mcap", topics(empty))])
-    plan, notes = resolve(recipe(column(**unit)), {"only": only})
+    plan, notes = resolved(recipe(column(**unit)), {"only": only})
     assert notes == ("points: deskewed by 'timestamp', but no cloud has points",)
     rows, _ = built(only, plan)
     assert {
@@ -618,7 +625,7 @@ def test_little_of_a_log_is_held_while_the_last_cloud_with_points_is_looked_for(
         return found
 
     monkeypatch.setattr(log, "read", watched)
-    _, notes = resolve(recipe(column()), {"drive": log})
+    _, notes = resolved(recipe(column()), {"drive": log})
     assert any("'t' of points, uint32 in ns since the message time" in note for note in notes)
     assert max(held) <= 7
     assert sum(held) <= 2 * 42
@@ -627,7 +634,7 @@ def test_little_of_a_log_is_held_while_the_last_cloud_with_points_is_looked_for(
 def test_a_stated_unit_and_field_are_taken(tmp_path):
     slow = sweeps(3, lambda start, times: (times - start) // 1000 * 1000 / 1e3, name="stamp", kind="f8")
     log = open_log([write_log(tmp_path / "drive.mcap", topics(slow))])
-    plan, notes = resolve(recipe(column(time="stamp", unit="us")), {"drive": log})
+    plan, notes = resolved(recipe(column(time="stamp", unit="us")), {"drive": log})
     assert (
         "points: deskewed by 'stamp' of points, float64 in us since the message time, as set in the recipe"
         in notes
@@ -650,7 +657,7 @@ def with_last(count, spread):
 @pytest.fixture(scope="module")
 def whole(log):
     """Rows of the drive in one partition."""
-    return built(log, resolve(recipe(column()), {"drive": log})[0])[0]
+    return built(log, resolved(recipe(column()), {"drive": log})[0])[0]
 
 
 @pytest.mark.parametrize(("count", "spread"), [(4, 400_000), (1, 0), (5, 0), (2, 90)])
@@ -658,7 +665,7 @@ def whole(log):
 def test_a_last_cloud_of_few_points_changes_nothing_of_the_others(tmp_path, whole, count, spread, rows):
     clouds, (points, times) = with_last(count, spread)
     other = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
-    plan, (note,) = resolve(recipe(column(), rows), {"drive": other})
+    plan, (note,) = resolved(recipe(column(), rows), {"drive": other})
     assert "uint32 in ns since the message time, as sweeps of 97.5 ms show" in note
     found, _ = built(other, plan)
     stamps = found["timestamp"] - found["points.age"]
@@ -674,13 +681,13 @@ def test_a_last_cloud_of_few_points_changes_nothing_of_the_others(tmp_path, whol
 def test_a_log_of_single_points_is_deskewed_if_the_unit_doesn_t_matter_or_is_stated(tmp_path):
     single = [cloud(stamp, scan(stamp)[0][:1], times=[0]) for stamp, _ in sweeps(8)]
     log = open_log([write_log(tmp_path / "zero.mcap", topics(single))])
-    rows, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe(column()), {"drive": log})[0])
     assert rows["points.available"].sum() > 20
     late = [cloud(stamp, scan(stamp)[0][:1], times=[30 * MS]) for stamp, _ in sweeps(8)]
     log = open_log([write_log(tmp_path / "late.mcap", topics(late))])
     with pytest.raises(RecipeError, match="are equal in each cloud, so they show no unit; write `unit: `"):
-        resolve(recipe(column()), {"drive": log})
-    rows, _ = built(log, resolve(recipe(column(unit="ns")), {"drive": log})[0])
+        resolved(recipe(column()), {"drive": log})
+    rows, _ = built(log, resolved(recipe(column(unit="ns")), {"drive": log})[0])
     assert rows["points.available"].sum() > 20
 
 
@@ -689,7 +696,7 @@ def test_single_points_with_times_since_1970_show_their_unit(tmp_path):
         cloud(stamp, scan(stamp)[0][:1], "timestamp", [stamp / 1e9 + 0.03], "f8") for stamp, _ in sweeps(8)
     ]
     log = open_log([write_log(tmp_path / "drive.mcap", topics(single))])
-    _, (note,) = resolve(recipe(column()), {"drive": log})
+    _, (note,) = resolved(recipe(column()), {"drive": log})
     assert "'timestamp' of points, float64 in s since the Unix epoch" in note
 
 
@@ -699,7 +706,7 @@ def test_a_last_cloud_without_times_is_not_asked_for_their_field(tmp_path, name)
     points, times = scan(clouds[-1][0])
     clouds[-1] = cloud(clouds[-1][0], points, name=name, times=times - clouds[-1][0])
     log = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
-    plan, (note,) = resolve(recipe(column("points[x,y,z]")), {"drive": log})
+    plan, (note,) = resolved(recipe(column("points[x,y,z]")), {"drive": log})
     assert "'t' of points, uint32 in ns since the message time, as sweeps of 97.5 ms show" in note
     with pytest.raises(LogReadError, match="the cloud has no field 't' with the times of its points; it has"):
         built(log, plan)  # of that message alone
@@ -708,7 +715,7 @@ def test_a_last_cloud_without_times_is_not_asked_for_their_field(tmp_path, name)
 def test_an_ambiguous_log_is_left_out_and_doesn_t_stop_the_plan_of_others(tmp_path, log):
     odd = open_log([write_log(tmp_path / "odd", topics(sweeps(3, lambda start, times: times * 0)))])
     lenient = recipe(column(), more="on_error: skip\n")
-    plan, (note,) = resolve(lenient, {"a": odd, "b": log})
+    plan, (note,) = resolved(lenient, {"a": odd, "b": log})
     assert "are equal in each cloud, so they show no unit; write `unit: `" in note
     assert built(log, plan)[0]["points.available"].any()
     with pytest.raises(LogReadError, match="are equal in each cloud"):
@@ -750,7 +757,7 @@ def test_a_silence_or_a_wrong_log_time_doesn_t_change_the_unit(tmp_path):
     clouds = sweeps(8)
     far = [(stamp + 30 * 86400 * SECOND, message) for stamp, message in clouds[4:]]
     log = open_log([write_log(tmp_path / "drive.mcap", {"/lidar": (CLOUD, clouds[:4] + far)})])
-    wanted = resolve(recipe(column()), {"drive": open_log([write_log(tmp_path / "a", topics(clouds))])})[0]
+    wanted = resolved(recipe(column()), {"drive": open_log([write_log(tmp_path / "a", topics(clouds))])})[0]
     assert point_times.point_times(log, wanted.columns[0]).unit == "ns"
 
 
@@ -765,11 +772,11 @@ def test_rows_do_not_depend_on_the_logs_that_are_built_beside(tmp_path, log):
         "c-nanoseconds": sweeps(3),
     }
     logs = {name: open_log([write_log(tmp_path / name, topics(clouds))]) for name, clouds in said.items()}
-    together, (note, *_) = resolve(recipe(column("points[x,y,z]")), logs)
+    together, (note, *_) = resolved(recipe(column("points[x,y,z]")), logs)
     assert note.startswith("points: deskewed by 'time' of points, float32 in s since the message time")
     assert note.endswith("show (log a-seconds; each log uses its own clouds)")
     for name, found in logs.items():
-        alone, _ = resolve(recipe(column("points[x,y,z]")), {name: found})
+        alone, _ = resolved(recipe(column("points[x,y,z]")), {name: found})
         rows, tallies = built(found, together)
         expected, _ = built(found, alone)
         assert rows["points"].values.tobytes() == expected["points"].values.tobytes()
@@ -785,10 +792,10 @@ def test_rows_do_not_depend_on_the_logs_that_are_built_beside(tmp_path, log):
 
 def test_a_log_whose_own_clouds_tell_no_unit_is_named(tmp_path, log):
     odd = open_log([write_log(tmp_path / "odd", topics(sweeps(3, lambda start, times: times * 0)))])
-    plan, _ = resolve(recipe(column()), {"a": log, "b": odd})
+    plan, _ = resolved(recipe(column()), {"a": log, "b": odd})
     with pytest.raises(LogReadError, match=r"odd: /lidar: times of points in 't' are equal in each cloud"):
         built(odd, plan)
-    stated, _ = resolve(recipe(column(unit="ns")), {"a": log, "b": odd})
+    stated, _ = resolved(recipe(column(unit="ns")), {"a": log, "b": odd})
     assert built(odd, stated)[0]["points.available"].any()
 
 
@@ -855,7 +862,7 @@ def test_sweeps_that_are_tables_are_deskewed(tmp_path, field, write):
         pa_feather.write_feather(made, str(folder / f"{start}.feather"))
     log = open_log([str(path) for path in tmp_path.glob("**/*.feather")])
     wanted = column().replace('as: "points"', f"field: {field}")
-    rows, _ = built(log, resolve(recipe(wanted), {"drive": log})[0])
+    rows, _ = built(log, resolved(recipe(wanted), {"drive": log})[0])
     available = np.flatnonzero(rows["points.available"])
     assert len(available) > 25
     limit = 1e-5 if "rows[].t" in field else 1e-6
@@ -865,7 +872,7 @@ def test_sweeps_that_are_tables_are_deskewed(tmp_path, field, write):
         assert off_planes(xyz(moved) @ rows["pose"][i][:3, :3].T + rows["pose"][i][:3, 3]).max() < limit
     if field == "rows":
         assert set(rows["points"][available[0]]["kind"].tolist()) == {"wall"}
-    short, _ = built(log, resolve(recipe(wanted, 3), {"drive": log})[0])
+    short, _ = built(log, resolved(recipe(wanted, 3), {"drive": log})[0])
     assert short["points"].values.tobytes() == rows["points"].values.tobytes()
 
 
