@@ -150,7 +150,8 @@ def test_waiting_ends_with_the_build_that_ran(plan, monkeypatch):
         b"\xff\xfe" * 1000,
     ],
 )
-def test_foreign_files_in_runs_are_told_of_and_hold_nobody_up(said, drive, tmp_path):
+def test_foreign_files_in_runs_are_told_of_and_hold_nobody_up(said, drive, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_note, "SILENT_AFTER", 1.0)  # for which a build waits for a sign of life
     root = tmp_path / "root"
     folder = root / "runs" / "00000001"
     folder.mkdir(parents=True)
