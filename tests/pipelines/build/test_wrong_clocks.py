@@ -233,7 +233,7 @@ def test_a_suggested_recipe_takes_rate_and_tolerance_without_strays(tmp_path):
     done = command("info", str(tmp_path / "drive.mcap"), "--recipe")
     assert "clock: {rate: 10}" in done.stdout
     assert "tolerance: 200ms" in done.stdout
-    assert "/event" not in done.stdout
+    assert "topic: /event" not in done.stdout
     (tmp_path / "recipe.yaml").write_text(done.stdout)
     built = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
     assert built.returncode == 3, built.stderr
