@@ -122,7 +122,7 @@ def test_a_page_of_plain_tables_runs_from_top_to_bottom(page, tmp_path):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
     programs = blocks(page, "python")
     assert all(run([sys.executable, "-c", text], tmp_path) for text in programs)
-    assert len(programs) == 2
+    assert len(programs) >= 2
 
 
 @pytest.mark.parametrize("page", present("docs/bags.md", "docs/table.md", "docs/tar.md"))
