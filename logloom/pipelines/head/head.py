@@ -6,7 +6,7 @@ Elsewhere: lineage (why), printing (logloom.cli).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,17 +143,15 @@ def head(
         explainer = Explainer(store, manifest)
     schema, outputs = Schema.from_json(manifest.schema), options_of(store, manifest, [output])
     shown: list[ShownRow] = []
-    unit = range(0)
-    for number in _rows_of(store, manifest, start, count) if numbers is None else numbers:
-        if number not in unit:
-            record, entry, index = _unit_with(store, manifest, output, number)
-            unit = range(number - index, number - index + entry.rows)
-            reader = open_unit(store, schema, outputs, entry)
-            names, folder = reader.schema.select(columns), store.stored_name(entry.folder)
-            wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
-        values, origin = reader.row(number - unit.start, wanted), RowOrigin(record, entry, folder)
-        found = explainer.why(record, int(values["timestamp"]), names) if explainer else None
-        shown.append(ShownRow(values, reader.schema, names, number, origin, found))
+    wanted_rows = _rows_of(store, manifest, start, count) if numbers is None else numbers
+    for record, entry, first, own in _units_with(store, manifest, output, wanted_rows):
+        reader = open_unit(store, schema, outputs, entry)
+        names, folder = reader.schema.select(columns), store.stored_name(entry.folder)
+        wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
+        for number in own:
+            values, origin = reader.row(number - first, wanted), RowOrigin(record, entry, folder)
+            found = explainer.why(record, int(values["timestamp"]), names) if explainer else None
+            shown.append(ShownRow(values, reader.schema, names, number, origin, found))
     return shown
 
 
@@ -171,17 +169,25 @@ def _rows_of(store: Store, manifest: Manifest, start: int, count: int) -> range:
     return range(start, min(rows, start + count))
 
 
-def _unit_with(store: Store, manifest: Manifest, output: str, row: int) -> tuple[LogRecord, Entry, int]:
-    """Return the unit of an output with a row of the version, its log, and the number of the row in it."""
-    ends = np.cumsum(manifest.logs.column("rows").to_numpy())
-    at = int(np.searchsorted(ends, row, side="right"))
-    (record,) = manifest.logs.take([at])
-    units = read_log_part(store, record.part, brief=True)
-    numbers, counts = units.with_rows(output, record.rows)
-    stops = np.cumsum(counts)
-    index = row - (int(ends[at - 1]) if at else 0)
-    unit = int(np.searchsorted(stops, index, side="right"))
-    return record, units[int(numbers[unit])], index - (int(stops[unit - 1]) if unit else 0)
+def _units_with(
+    store: Store, manifest: Manifest, output: str, numbers: Sequence[int]
+) -> Iterator[tuple[LogRecord, Entry, int, list[int]]]:
+    """Return the units of an output that have some rows of a version; of each log, its units are listed once.
+
+    Returns:
+        Of each unit its log, its entry, the number of its first row, and the rows in it.
+    """
+    counts, rows = manifest.logs.column("rows").to_numpy(), np.array(numbers, np.int64)
+    ends = np.cumsum(counts)
+    in_log = np.searchsorted(ends, rows, side="right")
+    logs = np.unique(in_log).tolist()
+    for at, record in zip(logs, manifest.logs.take(logs), strict=True):
+        units, own = read_log_part(store, record.part, brief=True), rows[in_log == at]
+        chosen, lengths = units.with_rows(output, record.rows)
+        starts = ends[at] - counts[at] + np.cumsum(lengths) - lengths
+        in_unit = np.searchsorted(starts, own, side="right") - 1
+        for unit in np.unique(in_unit).tolist():
+            yield record, units[int(chosen[unit])], int(starts[unit]), own[in_unit == unit].tolist()
 
 
 def brief(value: Any) -> str:
