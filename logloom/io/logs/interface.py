@@ -57,6 +57,12 @@ class StatedTime:
 
 MessageTime = TimeSource | StatedTime
 
+
+def source_of(time: MessageTime) -> TimeSource | None:
+    """Return the source of a message time; None for a field."""
+    return time.by if isinstance(time, StatedTime) else time
+
+
 TABLE_ROW = "tables/Row"  # the type of messages that are rows of a table
 
 

@@ -22,9 +22,9 @@ from logloom.io.logs.interface import (
     MIN_TIME,
     MessageTime,
     StatedTime,
-    TimeSource,
     TopicInfo,
     TopicRequest,
+    source_of,
 )
 from logloom.io.logs.messages.picture_structure import picture_problems
 from logloom.io.logs.messages.raw_messages import Decoder, RawMessages
@@ -63,7 +63,7 @@ def check_field(decoder: Any, info: TopicInfo, source: StatedTime) -> None:
 
 def by_log_time(source: MessageTime) -> bool:
     """Return whether a message time is the log time, or at a constant distance from it."""
-    return (source.by if isinstance(source, StatedTime) else source) == "log"
+    return source_of(source) == "log"
 
 
 def offset_of(sources: Sequence[MessageTime]) -> int:
@@ -142,7 +142,7 @@ def _times(raw: RawMessages, decoder: Any, source: MessageTime) -> NDArray[np.in
     if isinstance(source, StatedTime) and source.by is None:
         times: NDArray[np.int64] = decoder.field_time(raw, source.field, source.unit)
         return times
-    by: TimeSource | None = source.by if isinstance(source, StatedTime) else source
+    by = source_of(source)
     if by == "header":
         return decoder.header_time(raw)  # type: ignore[no-any-return]
     return raw.publish_time if by == "publish" else raw.log_time

@@ -20,7 +20,7 @@ import numpy as np
 
 from logloom.errors import OF_CONTENT, LogloomError
 from logloom.io.catalog.labels import LogLabels
-from logloom.io.logs.interface import FieldSpec, Log, LogSummary, MessageTime, StatedTime, TopicRequest
+from logloom.io.logs.interface import FieldSpec, Log, LogSummary, MessageTime, TopicRequest, source_of
 from logloom.io.logs.message_times import offset_of
 from logloom.io.logs.messages import joints
 from logloom.io.logs.messages.ros.languages import definition_of
@@ -359,7 +359,7 @@ def _of_clocks(log: Log, plan: RowPlan, column: ColumnPlan) -> Cause | None:
 def ahead_of_log(log: Log, topic: str, times: Sequence[MessageTime]) -> int:
     """Return how far the message time of a topic's last message is after its log time; 0 for field times."""
     source = log.time_source(topic, times)
-    is_header = (source.by if isinstance(source, StatedTime) else source) == "header"
+    is_header = source is not None and source_of(source) == "header"
     last = log.last_message(topic) if is_header else None
     ahead = int(last.time[0]) - int(last.log_time[0]) if last is not None and len(last) else 0
     return ahead + offset_of(times)

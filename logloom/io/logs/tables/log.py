@@ -37,6 +37,7 @@ from logloom.io.logs.interface import (
     StatedTime,
     TopicInfo,
     TopicRequest,
+    source_of,
 )
 from logloom.io.logs.message_times import Stamped, stated, within
 from logloom.io.logs.messages import adapters
@@ -212,7 +213,7 @@ class TableLog:
                 except UsageError as error:
                     raise UsageError(f"topic {topic} ({found.files[0].uri}): {error}") from None
                 return source
-            if (source.by if isinstance(source, StatedTime) else source) != "header":
+            if source_of(source) != "header":
                 return source
         return None
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from logloom.errors import UsageError
-from logloom.io.logs.interface import Log, MessageTime, StatedTime, TimeSource
+from logloom.io.logs.interface import Log, MessageTime, TimeSource
 from logloom.io.logs.known_logs import TopicKind, topic_kinds
 from logloom.recipe import Recipe, TopicColumn, TransformColumn
 from logloom.text import near_to
@@ -153,7 +153,7 @@ class TopicsOfLogs:
             except UsageError as error:  # of a field
                 yield str(error)
                 continue
-            names = [str(one.by if isinstance(one, StatedTime) else one) for one in sources]
+            names = list(map(str, sources))
             known: tuple[TimeSource, ...] = get_args(TimeSource)
             has = [source for source in known if log.time_source(topic, (source,)) is not None]
             yield (
