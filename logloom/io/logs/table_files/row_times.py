@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME
+from logloom.io.logs.messages.field_times import as_nanoseconds
 from logloom.io.logs.table_dialects import TableTime
 from logloom.io.logs.table_files.files import CsvTable, TableFile
 from logloom.io.logs.table_files.name_times import UNITS
@@ -206,16 +207,9 @@ def float_times(name: str, columns: Sequence[pa.ChunkedArray], unit: str = "") -
     low, high = float(known.min()), float(known.max())
     if not -MAX_TIME < low <= high < MAX_TIME:
         raise UsageError(f"its times, {low:g} to {high:g}, don't fit 64 bits as nanoseconds")
-    factor = UNITS[unit or unit_for(name, int(low), int(high))]
-    found = []
-    for part in values:
-        whole = np.floor(np.nan_to_num(part))
-        _check(whole.astype(np.int64), factor)
-        times = whole.astype(np.int64) * factor + np.rint((np.nan_to_num(part) - whole) * factor).astype(
-            np.int64
-        )
-        found.append(np.where(np.isnan(part), MIN_TIME, times))
-    return found
+    unit = unit or unit_for(name, int(low), int(high))
+    _check(np.floor([low, high]).astype(np.int64), UNITS[unit])
+    return [as_nanoseconds(part, unit) for part in values]
 
 
 def resolution(times: Times, kind: pa.DataType) -> int:
