@@ -33,6 +33,7 @@ from logloom.query.where import (
     compare,
     element_types,
     field_names,
+    finite,
     is_member,
     nodes,
 )
@@ -94,15 +95,16 @@ class WholeLog:
     saved: Callable[[str], Mask]
 
 
-def leaves(root: tree.Node) -> list[tree.ColumnName | tree.Available | tree.Quantified]:
+Leaf = tree.ColumnName | tree.Available | tree.Finite | tree.Quantified
+
+
+def leaves(root: tree.Node) -> list[Leaf]:
     """Return the parts of a filter to gather from rows, identified by their place in the text."""
-    return [
-        node for node in nodes(root) if isinstance(node, tree.ColumnName | tree.Available | tree.Quantified)
-    ]
+    return [node for node in nodes(root) if isinstance(node, Leaf)]
 
 
 def gather(
-    leaf: tree.ColumnName | tree.Available | tree.Quantified,
+    leaf: Leaf,
     columns: Mapping[str, Values | Categories],
     types: Mapping[str, ColumnType],
 ) -> Bounds:
@@ -113,6 +115,8 @@ def gather(
     """
     if isinstance(leaf, tree.Available):
         return Bounds.of(columns[f"{leaf.name}.available"])
+    if isinstance(leaf, tree.Finite):
+        return Bounds.of(finite(leaf.word, columns[leaf.name], leaf.column.index))
     available: Any = columns.get(f"{leaf.name.removesuffix('.age')}.available", True)
     if isinstance(leaf, tree.ColumnName):
         return Bounds.of(comparable(columns[leaf.name], leaf.index), available)
@@ -132,11 +136,12 @@ def _counted(leaf: tree.Quantified, values: Any, ctype: ColumnType) -> Bounds:
     if leaf.condition is None:
         return Bounds(lengths, lengths)
     fields = element_types(ctype) or {}
-    found = {
-        node.at: Bounds.of(_field(flat, node, fields[node.name]))
-        for node in nodes(leaf.condition)
-        if isinstance(node, tree.ColumnName)
-    }
+    found: dict[int, Bounds] = {}
+    for node in nodes(leaf.condition):
+        if isinstance(node, tree.ColumnName):
+            found[node.at] = Bounds.of(_field(flat, node, fields[node.name]))
+        elif isinstance(node, tree.Finite):
+            found[node.at] = Bounds.of(finite(node.word, _named(flat, node.name), node.column.index))
     truth = _truth(leaf.condition, found, None)
     low, high = (_sums(np.broadcast_to(bound, len(flat)), offsets) for bound in (truth.low, truth.high))
     if leaf.word == "count":
@@ -146,13 +151,17 @@ def _counted(leaf: tree.Quantified, values: Any, ctype: ColumnType) -> Bounds:
 
 def _field(flat: Any, node: tree.ColumnName, ctype: ColumnType) -> Any:
     """A number, truth or text of each element."""
-    found = flat
-    for name in field_names(flat.dtype)[node.name]:
-        found = found[name]
+    found = _named(flat, node.name)
     if ctype.kind == "string":
         texts, codes = np.unique(found, return_inverse=True)
         return Categories.of([text.encode("utf-8", "surrogatepass") for text in texts], codes.reshape(-1))
     return comparable(found, node.index)
+
+
+def _named(flat: Any, field: str) -> Any:
+    for name in field_names(flat.dtype)[field]:
+        flat = flat[name]
+    return flat
 
 
 def _sums(mask: Mask, offsets: Ints) -> Ints:
@@ -242,7 +251,7 @@ def _value(node: tree.Node, found: Mapping[int, Bounds], rows: WholeLog | None) 
     match node:
         case tree.Constant():
             return Bounds.of(evaluate_row(node, {}))
-        case tree.ColumnName() | tree.Available() | tree.Quantified():
+        case tree.ColumnName() | tree.Available() | tree.Finite() | tree.Quantified():
             return found[node.at]
         case tree.Delta(column, ns):
             assert rows is not None

@@ -11,6 +11,7 @@ Elsewhere: the nodes (tree), evaluation, and checks against columns (where, boun
     operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
     operand    = literal | column {"[" index "]"} | "available" "(" column ")" | "(" either ")"
                | ("count" | "any" | "all") "(" column {"," either} ")"
+               | ("isfinite" | "isnan") "(" column {"[" index "]"} ")"
                | "delta" "(" column {"[" index "]"} ["," duration] ")" | "in" "(" intervals ")"
     literal    = ["-" | "+"] number | 'text' | "text" | true | false
     duration   = number ("ns" | "us" | "ms" | "s" | "min" | "h" | "d")
@@ -49,7 +50,7 @@ _TOKEN = re.compile(
 )
 _TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _WORDS = {"and", "or", "not", "in", "available", *_TRUTHS}
-_QUANTIFIERS = ("count", "any", "all")
+_QUANTIFIERS, _OF_FLOATS = ("count", "any", "all"), ("isfinite", "isnan")
 
 
 def parse_tree(text: str) -> tree.Node:
@@ -162,6 +163,8 @@ class _WhereParser:
             return self._literal()
         word = self.word
         name = self._name()
+        if word in _OF_FLOATS and self._skip("("):
+            return self._finite(cast(Literal["isfinite", "isnan"], word), at)
         if word in (*_QUANTIFIERS, "delta") and self._skip("("):
             if self._within:
                 refuse(self.text, at, f"{word}(…) isn't allowed within {self._within}(…)")
@@ -169,6 +172,12 @@ class _WhereParser:
                 return self._delta(at)
             return self._elements(cast(Literal["count", "any", "all"], word), at)
         return self._indexed(name, at)
+
+    def _finite(self, word: Literal["isfinite", "isnan"], at: int) -> tree.Finite:
+        start = self.at
+        column = self._indexed(self._name(), start)
+        self._expect(")")
+        return tree.Finite(word, column, at)
 
     def _indexed(self, name: str, at: int) -> tree.ColumnName:
         index = []

@@ -33,6 +33,19 @@ class Available:
 
 
 @dataclass(frozen=True)
+class Finite:
+    """Whether all numbers of a value are finite, or whether any is NaN."""
+
+    word: Literal["isfinite", "isnan"]
+    column: ColumnName
+    at: int
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+@dataclass(frozen=True)
 class Not:
     inner: Node
     at: int
@@ -116,5 +129,5 @@ class Saved:
     at: int
 
 
-Plain = Constant | ColumnName | Available | Not | Join | Comparison | Membership
+Plain = Constant | ColumnName | Available | Finite | Not | Join | Comparison | Membership
 Node = Plain | Quantified | Delta | Lasting | Nearby | Saved

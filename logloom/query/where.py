@@ -7,7 +7,7 @@ of a dataset (logloom.datasets.search.log_matches);
 filters that look at elements, other rows or saved intervals (bounds).
 
 Floating point numbers are compared as float64, texts by their UTF-8 bytes. A comparison with NaN is false,
-`!=` and `not in` included.
+`!=` and `not in` included. `isfinite` and `isnan` look at what is stored, and are always known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Values
+from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
 from logloom.query.grammar import OPERATORS, parse_tree, refuse
 from logloom.query.tree import (
@@ -29,6 +29,7 @@ from logloom.query.tree import (
     Comparison,
     Constant,
     Delta,
+    Finite,
     Join,
     Lasting,
     Membership,
@@ -176,6 +177,8 @@ class Filter:
                 return self._column_kind(types[name], index, at)
             case Available():
                 return "truth"
+            case Finite(word, ColumnName(name, index, at)):
+                self._check_numbers(word, types[name], index, at)
             case Not(inner):
                 self._expect_truth(inner, types)
             case Join(_, parts):
@@ -218,10 +221,20 @@ class Filter:
         scalar = ctype.kind == "array" and ctype.dtype.kind in "iufb" and len(index) == len(ctype.shape)
         if not scalar or ctype.is_ragged:
             refuse(self.text, at, f"only single numbers and text can be compared, this is {ctype}")
-        for i, length in zip(index, ctype.tail, strict=True):
+        self._check_index(ctype, index, at)
+        return "truth" if ctype.dtype.kind == "b" else "number"
+
+    def _check_index(self, ctype: ColumnType, index: tuple[int, ...], at: int) -> None:
+        for i, length in zip(index, ctype.tail, strict=False):
             if i >= length:
                 refuse(self.text, at, f"index {i} is out of range, this is {ctype}")
-        return "truth" if ctype.dtype.kind == "b" else "number"
+
+    def _check_numbers(self, word: str, ctype: ColumnType, index: tuple[int, ...], at: int) -> None:
+        if ctype.kind != "array" or not [*_numbers(np.empty(0, ctype.dtype))]:
+            refuse(self.text, at, f"{word}(…) is for numbers, this is {ctype}")
+        if index and (ctype.is_ragged or len(index) > len(ctype.tail)):
+            refuse(self.text, at, f"{word}(…) takes an index of a vector, this is {ctype}")
+        self._check_index(ctype, index, at)
 
     def _expect_kind(self, node: Node, kind: Kind, types: Mapping[str, ColumnType]) -> None:
         found = self._kind(node, types)
@@ -305,7 +318,7 @@ def nodes(node: Node) -> Iterator[Node]:
 def _names(root: Node) -> Iterator[tuple[str, int]]:
     for node in nodes(root):
         match node:
-            case ColumnName(name, _, at) | Quantified(_, name, _, _, at):
+            case ColumnName(name, _, at) | Quantified(_, name, _, _, at) | Finite(_, ColumnName(name, _, at)):
                 yield name, at
             case Available(name, at):
                 yield f"{name}.available", at
@@ -349,6 +362,8 @@ def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
             return comparable(columns[name], index)
         case Available(name):
             return columns[f"{name}.available"]
+        case Finite(word, ColumnName(name, index)):
+            return finite(word, columns[name], index)
         case Not(inner):
             return np.logical_not(evaluate(inner, columns))
         case Join(word, parts):
@@ -360,6 +375,36 @@ def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
         case Membership(operand):
             return is_member(evaluate(operand, columns), node)
     raise AssertionError(f"{node} depends on more than a row")
+
+
+def finite(word: str, values: Any, index: tuple[int, ...] = ()) -> Mask:
+    """(n,) whether all numbers of each row are finite, or whether any is NaN.
+
+    Examples:
+        >>> rows = np.array([[1.0, math.nan], [math.inf, 2.0], [3.0, 4.0]])
+        >>> finite("isfinite", rows).tolist(), finite("isnan", rows).tolist()
+        ([False, False, True], [True, False, False])
+    """
+    flat = values.values if isinstance(values, Ragged) else values
+    for i in index:
+        flat = flat[:, i]
+    found = np.zeros(len(flat), np.bool_)
+    for numbers in _numbers(flat):
+        odd = np.isnan(numbers) if word == "isnan" else ~np.isfinite(numbers)
+        found |= odd.reshape(len(flat), -1).any(axis=1)
+    if isinstance(values, Ragged):
+        total = np.append(0, np.cumsum(found))
+        found = total[values.offsets[1:]] > total[values.offsets[:-1]]
+    return found if word == "isnan" else ~found
+
+
+def _numbers(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Return an array of numbers, or those of its fields."""
+    if values.dtype.names is not None:
+        for name in values.dtype.names:
+            yield from _numbers(values[name])
+    elif values.dtype.kind in "iufb":
+        yield values
 
 
 def may_hold(root: Node, texts: Mapping[str, str]) -> bool:

@@ -241,7 +241,33 @@ def column(name, index=None):
 
 
 NUMERIC = [column("speed"), column("n"), column("vec", 1)]
+def of_floats(word, numbers):
+    """Of what is stored: a missing number is NaN, a missing list empty."""
+    numbers = [math.nan if number is None else number for number in numbers]
+    return all(map(math.isfinite, numbers)) if word == "isfinite" else any(map(math.isnan, numbers))
+
+
+WORDS = st.sampled_from(["isfinite", "isnan"])
+STORED = {
+    "speed": lambda row: [row["speed"]],
+    "n": lambda row: [0],
+    "vec": lambda row: row["vec"],
+    "vec[1]": lambda row: row["vec"][1:],
+    "ranges": lambda row: row["ranges"],
+    "objects": lambda row: [number for _, d, x, _ in row["objects"] or () for number in (d, x)],
+}
+FINITE = st.builds(
+    lambda word, name: (f"{word}({name})", lambda rows, i: of_floats(word, STORED[name](rows[i]))),
+    WORDS,
+    st.sampled_from(list(STORED)),
+)
+FINITE_ELEMENTS = st.builds(
+    lambda word, field: (f"{word}({field})", lambda e, i: of_floats(word, [e[i][{"d": 1, "p.x": 2}[field]]])),
+    WORDS,
+    st.sampled_from(["d", "p.x"]),
+)
 OF_ELEMENTS = st.one_of(
+    FINITE_ELEMENTS,
     comparison(st.sampled_from([(n, FIELDS[n]) for n in ("d", "p.x", "p.id[1]")]), NUMBERS),
     comparison(st.just(("class", FIELDS["class"])), TEXTS),
 )
@@ -295,6 +321,7 @@ BASE = st.one_of(
     comparison(COUNTS, NUMBERS),
     comparison(CHANGES, NUMBERS),
     st.builds(quantified, st.sampled_from(["any", "all"]), SOME),
+    FINITE,
     st.just(("moving", lambda rows, i: rows[i]["moving"])),
     st.just(("available(speed)", lambda rows, i: rows[i]["speed"] is not None)),
     st.just(("in(saved)", lambda rows, i: any(a <= rows[i]["t"] < b for a, b in rows[i]["saved"]))),

@@ -98,6 +98,13 @@ def passing(text):
         ("n == 9_007_199_254_740_993", [2]),
         ("`speed.mean` == 0 and `n` < +1", [0]),
         ("gear == 'P\\n'", []),
+        ("isfinite(speed.mean)", [0, 1, 3]),
+        ("isnan(speed.mean) or n == 7", [2, 3]),
+        ("isfinite(small)", [0, 1, 2]),
+        ("isnan(small)", []),  # infinity is a number
+        ("isfinite(n) and isfinite(moving)", [0, 1, 2, 3]),
+        ("not isfinite(ego.position)", []),
+        ("isfinite(ego.position[2])", [0, 1, 2, 3]),
     ],
 )
 def test_a_filter_lets_pass(text, rows):
@@ -126,6 +133,13 @@ def test_a_filter_lets_pass(text, rows):
         ("ego.position[-1] > 1", "expected an index"),
         (f"ego.position[{'1' * 5000}] > 1", "expected an index"),
         ("image == 'x'", "only single numbers and text"),
+        ("isfinite(gear)", r"isfinite\(…\) is for numbers, this is string"),
+        ("isnan(image)", r"isnan\(…\) is for numbers, this is bytes"),
+        ("isnan(n) == 1", "a truth is compared with a number"),
+        ("isnan(n[0])", "takes an index of a vector, this is int64"),
+        ("isnan(ego.position[3])", "character 7 .*index 3 is out of range"),
+        ("isfinite(spee.mean)", "character 10 .*did you mean speed.mean"),
+        ("isfinite speed.mean", "character 10 .*expected an operator"),
         ("n in (,)", "expected a column, a number"),
         ("n in (1, 2]", r"character 11 .*expected '\)', found '\]'"),
         ("n > -'x'", "expected a number"),
@@ -191,6 +205,11 @@ def compared(word, a, b):
     return signs[word]
 
 
+def of_floats(word, value):
+    numbers = value if isinstance(value, list) else [value]
+    return all(map(math.isfinite, numbers)) if word == "isfinite" else any(map(math.isnan, numbers))
+
+
 def column_or(names, constants):
     """(text, what it is in a row) of one kind."""
     named = st.sampled_from(names).map(lambda name: (name, lambda row: one(row, name)))
@@ -250,6 +269,11 @@ COMPARISONS = st.one_of(
     chains(column_or(["moving"], TRUTHS), TRUTHS),
     st.just(("moving", lambda row: row["moving"])),
     st.just(("available(image)", lambda row: row["image.available"])),
+    st.builds(
+        lambda word, name: (f"{word}({name})", lambda row: of_floats(word, one(row, name))),
+        st.sampled_from(["isfinite", "isnan"]),
+        st.sampled_from(["n", "u", "small", "speed.mean", "`n`", "ego.position[1]", "ego.position"]),
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logloom.blocks import Array
+from logloom.blocks import Array, Ragged
 from logloom.errors import DatasetError, UsageError
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
@@ -204,6 +204,11 @@ def index_values(source: RowSource, name: str, positions: Ints) -> Array | Categ
     return Categories.found_in([texts[number] for number in used.tolist()])[numbers]
 
 
+def _comparable(column: Any) -> Any:
+    """A column of a batch as filters of single rows take it."""
+    return Ragged(*column) if isinstance(column, tuple) else comparable_texts(column)
+
+
 def comparable_texts(values: Any) -> Array | Categories:
     """Numbers as they are; texts as filters compare them."""
     if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
@@ -237,7 +242,7 @@ def passing(source: RowSource, positions: Ints, where: str) -> Ints:
     for start in range(0, len(positions), _ROWS_AT_ONCE):
         some = slice(start, start + _ROWS_AT_ONCE)
         batch = _taken(source, positions[some], read)
-        values = {name: comparable_texts(batch[name]) for name in read}
+        values = {name: _comparable(batch[name]) for name in read}
         values |= {name: column[some] for name, column in columns.items()}
         kept.append(positions[some][parsed.mask(values, len(positions[some]))])
     return np.concatenate([np.empty(0, np.int64), *kept])
