@@ -68,6 +68,10 @@ class ConvertOptions:
         ),
     ] = None
     columns: terminal.Columns = None
+    where: Annotated[
+        str,
+        typer.Option(metavar="FILTER", help="Convert only rows that pass, e.g. 'isfinite(wrench)'."),
+    ] = ""
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Convert only this many logs.")] = None
     on_error: Annotated[
         SourceDamage,
@@ -107,9 +111,10 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
         storage_options=storage,
         num_workers=options.workers or len(os.sched_getaffinity(0)),
         on_error=what.on_error.value,
+        where=what.where,
     )
     choices: dict[str, Any] = {"options": chosen, "columns": what.columns, "limit": what.limit}
-    choices |= {"read": what.output, "on_error": what.on_error.value}
+    choices |= {"read": what.output, "on_error": what.on_error.value, "where": what.where}
     if folder is not None and can_copy(source, what.format, **choices):
         if engine.dry_run:
             raise UsageError(
@@ -127,6 +132,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
             columns=what.columns,
             limit=what.limit,
             on_error=what.on_error.value,
+            where=what.where,
             storage_options=storage,
             settings=options.settings,
         )

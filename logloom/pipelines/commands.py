@@ -200,6 +200,7 @@ def convert(
     columns: str | Sequence[str] | None = None,
     limit: int | None = None,
     on_error: Literal["fail", "skip"] = "fail",
+    where: str = "",
     verify: str = "new",
     workers: int | None = None,
     runner: RunnerOptions | None = None,
@@ -221,6 +222,7 @@ def convert(
         options: of the format, as in a recipe's `outputs`.
         columns: names or globs; None is all.
         on_error: "fail", or "skip" damaged parts of the source (`damaged` of the result lists them).
+        where: a filter of single rows, such as "isfinite(wrench)": only rows that pass are converted.
         limit, verify, workers, runner, view, wait, labels, storage_options, on_message: as for `build`.
 
     Returns:
@@ -233,6 +235,7 @@ def convert(
     _check(limit, on_error=(on_error, ON_ERROR[:2]))
     names = None if columns is None else _listed(columns)
     given: dict[str, Any] = {"columns": names, "on_error": on_error, "storage_options": storage_options}
+    given["where"] = where
     processes = workers or len(os.sched_getaffinity(0))
     rows = open_source(os.fspath(source), kind=kind, output=output, num_workers=processes, **given)
     settings = BuildSettings(verify=verify, labels=labels or {})
@@ -244,7 +247,8 @@ def convert(
 
     if not plain:
         return run(os.fspath(destination), view)
-    chosen: dict[str, Any] = {"options": options, "columns": columns, "limit": limit, "on_error": on_error}
+    chosen: dict[str, Any] = {"options": options, "columns": columns, "limit": limit}
+    chosen |= {"on_error": on_error, "where": where}
     folder = PlainFolder.at(os.fspath(destination), storage_options)
     return _as_folder(folder, rows, format, run, copies=can_copy(rows, format, read=output, **chosen))
 

@@ -23,7 +23,9 @@ from logloom.values import dataclass
 
 Ints = NDArray[np.int64]
 
-DAMAGE = "damage of the source"  # why rows were left out, in manifests; 0 if their number is unknown
+# Why rows were left out, in manifests.
+DAMAGE = "damage of the source"  # 0 if their number is unknown
+FILTERED = "where of the conversion"
 _PART_ROWS = 100_000
 
 

@@ -114,14 +114,15 @@ def can_copy(
     columns: Sequence[str] | None = None,
     limit: int | None = None,
     on_error: str = "fail",
+    where: str = "",
 ) -> bool:
     """Whether a version holds a format already, and all of it is converted: its files need only be copied.
 
     Args:
         output: the format to write.
-        read, options, columns, limit, on_error: see `logloom.convert`; `read` is its `output`.
+        read, options, columns, limit, on_error, where: see `logloom.convert`; `read` is its `output`.
     """
-    is_whole = on_error == "fail" and not (options or columns or limit) and read in (None, output)
+    is_whole = on_error == "fail" and not (options or columns or limit or where) and read in (None, output)
     if not (is_whole and isinstance(source, VersionSource)):
         return False
     return output in read_manifest(source.reading.store, source.version).outputs

@@ -34,10 +34,11 @@ from logloom.pipelines.plan.next_version import (
     next_version,
     purged_notes,
 )
+from logloom.query.where import parse
 from logloom.recipe.mistakes import from_pydantic
 from logloom.schema import Schema
 from logloom.transforms.build.bundles import bundle_size, bundled, packed
-from logloom.transforms.build.conversion import ConvertJob, ConvertTask
+from logloom.transforms.build.conversion import ROW_KEYS, ConvertJob, ConvertTask
 from logloom.transforms.build.job import LogTask, PartitionTask
 from logloom.transforms.build.settings import BuildSettings
 from logloom.transforms.rows.notices import notes_of
@@ -93,6 +94,7 @@ def plan_convert(
     limit: int | None = None,
     settings: BuildSettings | None = None,
     on_error: str = "fail",
+    where: str = "",
     storage_options: Mapping[str, Any] | None = None,
 ) -> ConvertPlan:
     """Plans a conversion.
@@ -105,7 +107,7 @@ def plan_convert(
         columns: names or globs; all by default. A column brings its age and availability.
         limit: only the first logs, for a trial.
         settings: of this job: what is read back, and its labels.
-        on_error: as of `ConvertJob`.
+        on_error, where: as of `ConvertJob`.
         storage_options: of the new root: fsspec options by protocol.
 
     Returns:
@@ -113,7 +115,7 @@ def plan_convert(
 
     Raises:
         UsageError: the format can't hold the columns or a log's name, or the root holds other things, or is
-            the source itself.
+            the source itself; or the filter can't be used.
     """
     store = Store.at(root, storage_options)
     check_root(store)
@@ -123,6 +125,10 @@ def plan_convert(
     form = format_named(output)
     schema = source.schema.part(columns)
     about = source.about
+    recipe = about.recipe
+    if where:
+        parse(where).check({**ROW_KEYS, **source.schema.all})
+        recipe = {**recipe, "convert": {**recipe["convert"], "where": where}}
     chosen = make_options(form, schema, about.hints.get(output, {}), options or {})
     _check_holds(form, chosen, schema, source.period)
     logs = list(source.logs())[:limit]
@@ -130,12 +136,13 @@ def plan_convert(
     parent, following = next_version(store)
     job = ConvertJob(
         name=about.name,
-        recipe=about.recipe,
+        recipe=recipe,
         outputs={output: chosen},
         settings=settings or BuildSettings(),
         source=source,
         columns=tuple(schema.columns),
         on_error=on_error,
+        where=where,
         **following,
     )
     return _against_parent(job, parent, logs)

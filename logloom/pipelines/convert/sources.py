@@ -7,6 +7,7 @@ Elsewhere: foreign datasets (logloom.io.formats.foreign), converting the rows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,9 @@ from logloom.io.rows.log_ranges import LogRange, SourceLog
 from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource
 from logloom.io.storage.store import Store
 from logloom.pipelines.verify.verify import reading_of
+from logloom.query.where import parse
 from logloom.schema import Schema
+from logloom.transforms.build.conversion import ROW_KEYS
 from logloom.transforms.build.job import Committed
 from logloom.transforms.build.read_back import Reading
 
@@ -36,6 +39,7 @@ def open_source(
     storage_options: Mapping[str, Any] | None = None,
     num_workers: int = 1,
     on_error: str = "fail",
+    where: str = "",
 ) -> RowSource:
     """The rows of a version of logloom (`ROOT[@VERSION]`), or of a foreign dataset.
 
@@ -43,10 +47,11 @@ def open_source(
         uri: `ROOT[@VERSION]`, or the folder, file or files in braces of a foreign dataset.
         kind: of a foreign dataset; None looks at its files.
         output: of a version, which to read; None takes one that keeps columns as they are.
-        columns: names or globs; of a foreign dataset only these are looked at.
+        columns: names or globs; of a foreign dataset only these, and those of `where`, are looked at.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         num_workers: processes that learn a foreign dataset's types.
         on_error: "skip" leaves out files of a foreign dataset that are damaged.
+        where: the filter of the conversion.
 
     Returns:
         Its rows, for `plan_convert`.
@@ -61,6 +66,9 @@ def open_source(
         return VersionSource(*open_root(store, version), output)
     if output is not None:
         raise UsageError(f"{uri}: --output chooses among the outputs of a version; this is none")
+    if columns is not None and where:
+        named = (re.sub(r"\.(age|available)$", "", name) for name in parse(where).columns)
+        columns = [*columns, *(name for name in named if name not in ROW_KEYS)]
     return open_foreign(
         uri, kind, storage_options, columns=columns, num_workers=num_workers, on_error=on_error
     )

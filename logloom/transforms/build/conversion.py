@@ -11,25 +11,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from logloom.blocks import Block
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Block, take
 from logloom.caching import cached_property
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.catalog.entries import Entry, write_log_part
 from logloom.io.catalog.log_statistics import of_units, write_statistics
 from logloom.io.catalog.pages import LogRecord, LogStatus
-from logloom.io.rows.log_ranges import DAMAGE, LogRange
+from logloom.io.rows.log_ranges import DAMAGE, FILTERED, LogRange
 from logloom.io.rows.sources import RowSource
-from logloom.schema import Schema
+from logloom.query.where import Categories, Filter, parse
+from logloom.schema import STRING, TIMESTAMP, Schema
 from logloom.text import counted
 from logloom.transforms.build import memory_budget
 from logloom.transforms.build.job import Job, LogTask, PartitionRows, PartitionTask
 from logloom.transforms.build.partition_results import MAX_REASONS, Failure
 from logloom.transforms.rows.accounts import Tally
-from logloom.transforms.rows.row_splits import rows_by_split
+from logloom.transforms.rows.row_splits import joined_runs, rows_by_split
 from logloom.values import dataclass
 
 SEMANTICS = 1  # counts up when a source's rows would become others
+ROW_KEYS = {"log_id": STRING, "timestamp": TIMESTAMP}  # that filters may name beside columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +55,7 @@ class ConvertJob(Job):
     Attributes:
         columns: names of the source's columns to convert, without ages and availabilities.
         on_error: "fail", or "skip" to leave out parts of the source that are damaged.
+        where: a filter that rows must pass, of single rows; "" for all rows.
     """
 
     source_error = DatasetError
@@ -57,6 +63,7 @@ class ConvertJob(Job):
     source: RowSource
     columns: tuple[str, ...]
     on_error: str = "fail"
+    where: str = ""
 
     @cached_property
     def schema(self) -> Schema:
@@ -71,7 +78,8 @@ class ConvertJob(Job):
     @cached_property
     def plan_identity(self) -> str:
         """Digest of what all rows depend on beside the source's own content."""
-        return digest_of(["convert", SEMANTICS, self.schema.to_json(), self.period])
+        filtered = [self.where] if self.where else []
+        return digest_of(["convert", SEMANTICS, self.schema.to_json(), self.period, *filtered])
 
     @property
     def failure_kinds(self) -> Mapping[type[Exception], str]:
@@ -96,31 +104,63 @@ class _ConvertedRows:
 
     def __init__(self, job: ConvertJob, log_id: str, part: LogRange):
         self._job, self._log_id, self._part = job, log_id, part
+        self._filter = parse(job.where) if job.where else None
+        # Of a filtered part: what was read, and which rows passed.
+        self._read = RowsDigest(job.schema)
+        self._passed: list[NDArray[np.bool_]] = []
 
     def __iter__(self) -> Iterator[Block]:
         job, part = self._job, self._part
         if not part.rows:  # a unit without rows has no files to open
             return
-        rows = 0
+        rows, names = 0, tuple(job.schema.all)
+        if self._filter is not None:
+            names = tuple(dict.fromkeys((*names, *(n for n in self._filter.columns if n not in ROW_KEYS))))
         with memory_budget.ROWS.reserved(3 * job.block_bytes):
-            for block in job.source.scan_part(part, tuple(job.schema.all), job.block_bytes):
+            for block in job.source.scan_part(part, names, job.block_bytes):
+                if self._filter is not None:
+                    block = self._passing(self._filter, block)
+                    if not len(block):
+                        continue
                 # A format keeps to the partition's name that the plan knows, whatever the reader says.
                 yield replace(block, partition=part.name, first_row=rows)
                 rows += len(block)
 
+    def _passing(self, found: Filter, block: Block) -> Block:
+        """The rows of a block that pass, with the columns that are converted."""
+        self._read.update(block)
+        log_id = Categories.of([block.log_id], np.zeros(len(block), np.int64))
+        passed = found.mask({**block.columns, "log_id": log_id}, len(block))
+        self._passed.append(passed)
+        columns = {name: block.columns[name] for name in ("timestamp", *self._job.schema.all)}
+        return replace(block, columns={name: take(values, passed) for name, values in columns.items()})
+
     def account(self, rows: int, digests: RowsDigest) -> dict[str, Any]:
         """See `PartitionRows.account`; the tally is the source's."""
         part, place = self._part, self._job.recipe["convert"]["from"]
-        if rows != part.rows:
-            raise ReadBackError(f"{place}: {counted(rows, 'row')}, there were {part.rows} before")
-        found = digests.hexdigests() if rows else {}
+        num_read = rows if self._filter is None else sum(map(len, self._passed))
+        if num_read != part.rows:
+            raise ReadBackError(f"{place}: {counted(num_read, 'row')}, there were {part.rows} before")
+        digests = digests if self._filter is None else self._read
+        found = digests.hexdigests() if num_read else {}
         different = [name for name, digest in found.items() if part.digests.get(name, digest) != digest]
         if different:
             raise ReadBackError(
                 f"{place}: column {', '.join(different)} reads otherwise than it was written; "
                 "`logloom verify` says where"
             )
-        return dict(part.tally)
+        return dict(part.tally) if self._filter is None else self._filtered_tally(rows)
+
+    def _filtered_tally(self, rows: int) -> dict[str, Any]:
+        """The source's tally with the rows that didn't pass."""
+        part = self._part
+        before = Tally.from_json(part.tally) if part.tally else Tally(part.start, part.stop, part.rows)
+        passed = np.concatenate([np.empty(0, np.bool_), *self._passed])
+        names, counts = [name for name, _ in before.splits], [count for _, count in before.splits]
+        kept = np.repeat(np.arange(len(names)), counts)[passed[: sum(counts)]].tolist()
+        dropped = {**before.dropped, FILTERED: before.dropped.get(FILTERED, 0) + part.rows - rows}
+        splits = joined_runs((names[number], 1) for number in kept)
+        return replace(before, rows=rows, dropped=dropped, splits=splits).to_json()
 
 
 def converted_record(
@@ -137,15 +177,18 @@ def converted_record(
         rows=sum(entry.rows for entry in entries),
         verified=job.settings.read_share,
     )
+    if not (failures or job.where):
+        return record
+    tallies = [Tally.from_json(entry.tally) for entry in entries if entry.output == entries[0].output]
+    splits = rows_by_split(run for tally in tallies for run in tally.splits) if record.splits else {}
+    dropped, lost = log.record.dropped, log.record.rows - record.rows
+    if job.where:
+        filtered = sum(tally.dropped[FILTERED] for tally in tallies)
+        lost -= filtered - dropped.get(FILTERED, 0)
+        dropped = {**dropped, FILTERED: filtered}
+    record = replace(record, splits=splits, dropped=dropped)
     if not failures:
         return record
-    dropped = log.record.dropped
-    runs = (
-        run
-        for entry in entries
-        if entry.output == entries[0].output
-        for run in Tally.from_json(entry.tally).splits
-    )
     # First what is lost here, so that it isn't cut off behind what the source's build refused.
     reasons = (*(f"partition {one.partition}: {one.message}" for one in failures), *log.record.reasons)
     return replace(
@@ -153,7 +196,6 @@ def converted_record(
         # Another key than that of the whole log, so that each conversion tries these parts again.
         key=digest_of([record.key, DAMAGE]),
         status=LogStatus.salvaged if record.rows else LogStatus.skipped,
-        splits=rows_by_split(runs) if record.splits else {},
-        dropped={**dropped, DAMAGE: dropped.get(DAMAGE, 0) + log.record.rows - record.rows},
+        dropped={**dropped, DAMAGE: dropped.get(DAMAGE, 0) + lost},
         reasons=reasons[:MAX_REASONS],
     )

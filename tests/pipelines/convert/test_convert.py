@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import logloom as ll
 import logloom.io.formats.bags as granular
 import logloom.io.formats.table as tt
 from logloom.errors import DatasetError, ReadBackError, UsageError
@@ -41,7 +42,7 @@ NUMBERS = itertools.count()
 
 
 def converted(source, root, output, *, columns=None, runner=None, **choices):
-    rows = open_source(str(source), columns=columns)
+    rows = open_source(str(source), columns=columns, where=choices.get("where", ""))
     return convert(plan_convert(rows, str(root), output, columns=columns, **choices), runner=runner)
 
 
@@ -306,6 +307,67 @@ def test_a_parquet_folder_goes_through_all_formats_and_keeps_types_and_missing_v
     assert (row["gap"], row["gap.available"], row["speed"]) == (0, False, np.float32(0.5))
 
 
+def test_rows_that_pass_a_filter_are_converted_and_the_others_counted(tmp_path):
+    source = parquet(tmp_path / "drive")
+    done = converted(source, tmp_path / "root", "tar", columns=["name"], where="speed >= 0.5 and gap != 3")
+    (record,) = done.manifest.logs
+    assert (record.rows, record.dropped) == (4, {"where of the conversion": 2})
+    assert done.manifest.recipe["convert"]["where"] == "speed >= 0.5 and gap != 3"
+    rows = ll.open(tmp_path / "root")
+    assert [row["name"] for row in rows] == ["n1", "n2", "n4", "n5"]
+    assert list(rows.schema.columns) == ["name"]
+    assert verify(str(tmp_path / "root"), num_workers=1).findings == ()
+    # Another filter makes other rows of them, and is counted beside the first.
+    again = converted(tmp_path / "root", tmp_path / "again", "zarr", where="name in ('n4', 'n5')")
+    (record,) = again.manifest.logs
+    assert (record.rows, record.dropped) == (2, {"where of the conversion": 4})
+    assert plan_convert(
+        open_source(str(tmp_path / "root")), str(tmp_path / "again"), "zarr", where="name in ('n4', 'n5')"
+    ).up_to_date
+    assert not plan_convert(open_source(str(tmp_path / "root")), str(tmp_path / "again"), "zarr").up_to_date
+
+
+def half_of(root):
+    """A filter that half of the rows pass."""
+    middle = np.median([row["ego.position"][0] for row in ll.open(root)])
+    return f"ego.position[0] > {middle} and isfinite(objects)"
+
+
+def test_a_filter_takes_the_rows_of_a_version_that_opening_it_takes(built, tmp_path):
+    text = half_of(built)
+    some = [*ll.open(built, where=text)]
+    assert 0 < len(some) < len(ll.open(built))
+    done = converted(built, tmp_path / "root", "table", where=text)
+    found = ll.open(tmp_path / "root")
+    assert [(row["log_id"], row["timestamp"]) for row in found] == [
+        (row["log_id"], row["timestamp"]) for row in some
+    ]
+    for row, other in zip(found, some, strict=True):
+        np.testing.assert_array_equal(row["imu"], other["imu"])
+    for record in done.manifest.logs:
+        assert record.planned == record.rows + sum(record.dropped.values())
+    assert verify(str(tmp_path / "root"), num_workers=1).findings == ()
+
+
+def test_a_filter_of_damaged_parts_says_which_rows_were_lost(built, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(built, copy)
+    flip_largest_shard(copy)
+    whole = {record.log_id: record for record in read_manifest(Store.at(str(copy))).logs}
+    source = open_source(str(copy), output="tar", on_error="skip")
+    text = "timestamp >= 0 and row_is_odd"
+    with pytest.raises(UsageError, match="no column 'row_is_odd'"):
+        plan_convert(source, str(tmp_path / "root"), "bags", on_error="skip", where=text)
+    text = half_of(built)
+    done = convert(plan_convert(source, str(tmp_path / "root"), "bags", on_error="skip", where=text))
+    (record,) = done.damaged
+    dropped = record.dropped
+    assert dropped["damage of the source"] > 0
+    assert whole[record.log_id].rows == record.rows + sum(
+        dropped[why] for why in ("damage of the source", "where of the conversion")
+    )
+
+
 @pytest.mark.slow
 def test_plain_folders_give_the_digests_of_the_version_that_they_came_from(built, tmp_path):
     expected = digested(built)
@@ -536,6 +598,8 @@ def test_the_command_exits_with_3_where_it_left_something_out(tmp_path):
             ("drive", "out", "--format", "tar", "--options", "{exts: {}}"),
             "tar exts: unknown key; did you mean ext?",
         ),
+        (("drive", "out", "--format", "tar", "--where", "sped > 1"), "no column 'sped'; did you mean speed?"),
+        (("drive", "out", "--format", "tar", "--where", "speed > 1 for 1s"), "'for' is for rows of a dataset"),
         (("drive", "drive", "--format", "tar"), "not a logloom root"),
         (("drive", "out", "--format", "tar", "--output", "bags"), "--output chooses"),
     ],

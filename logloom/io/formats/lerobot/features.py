@@ -187,7 +187,7 @@ def _joined(feature: Feature, block: Block) -> Array:
         assert isinstance(values, np.ndarray)
         part = values.reshape(len(block), math.prod(values.shape[1:])).astype(feature.ctype.dtype)
         if part.dtype.kind == "f":
-            _check_rows(block, name, np.isfinite(part).all(axis=1), "isn't finite")
+            _check_finite(block, name, part)
         parts.append(part)
     return np.concatenate(parts, axis=1).reshape(len(block), *feature.ctype.shape)
 
@@ -198,12 +198,25 @@ def _check_available(block: Block, name: str) -> None:
         _check_rows(block, name, available, "isn't available")
 
 
-def _check_rows(block: Block, name: str, is_sound: Any, what: str) -> None:
+def _check_finite(block: Block, name: str, numbers: Array) -> None:
+    has_nan = np.isnan(numbers).any(axis=1)
+    kept = f"leave such rows out by `rows: {{where: isfinite({name})}}`"
+    converted = f"`logloom convert` takes `--where 'isfinite({name})'`"
+    next_one = "write `nan: unavailable` at the column, so that its next message counts"
+    _check_rows(block, name, ~has_nan, "has NaN", f"{kept}, or {next_one}; {converted}")
+    _check_rows(block, name, np.isfinite(numbers).all(axis=1), "is infinite", f"{kept}; {converted}")
+
+
+def _check_rows(block: Block, name: str, is_sound: Any, what: str, remedy: str = "") -> None:
     if not is_sound.all():
         row = int(np.flatnonzero(~is_sound)[0])
+        remedy = remedy or (
+            f"leave such rows out by `rows: {{require: [{name}]}}`; `logloom convert` takes "
+            f"`--where 'available({name})'`"
+        )
         raise UsageError(
             f"{block.log_id}: {name} {what} at {block.timestamp[row]} ns, and LeRobot has no missing values; "
-            f"leave such rows out by `rows: {{require: [{name}]}}` or `rows: {{where: …}}`"
+            f"{remedy}"
         )
 
 

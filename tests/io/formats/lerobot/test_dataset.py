@@ -139,13 +139,20 @@ def test_logs_of_one_row_each_say_nothing_of_the_rate(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "what"),
-    [("speed.available", False, "speed isn't available"), ("speed", np.nan, "speed isn't finite")],
+    ("column", "value", "what", "remedy"),
+    [
+        ("speed.available", False, "isn't available", r"`rows: {require: \[speed\]}`.*'available\(speed\)'"),
+        ("speed", np.nan, "has NaN", r"`rows: {where: isfinite\(speed\)}`, or .*`nan: unavailable` at"),
+        ("speed", np.nan, "has NaN", r"`logloom convert` takes `--where 'isfinite\(speed\)'`"),
+        ("speed", -np.inf, "is infinite", r"`rows: {where: isfinite\(speed\)}`; `logloom convert`"),
+    ],
 )
-def test_a_value_that_is_missing_is_an_error_that_says_how_to_leave_it_out(column, value, what, tmp_path):
+def test_a_value_that_is_missing_is_an_error_that_says_how_to_leave_it_out(
+    column, value, what, remedy, tmp_path
+):
     block = make_block(3, 0)
     block.columns[column][1] = value
-    with pytest.raises(UsageError, match=rf"car/drive: {what} at {START + STEP} ns.*require: \[speed\]"):
+    with pytest.raises(UsageError, match=rf"car/drive: speed {what} at {START + STEP} ns.*{remedy}"):
         stage(tmp_path, [block])
 
 
