@@ -7,7 +7,7 @@ Elsewhere: types (logloom.schema), making values (logloom.transforms), storing t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -307,6 +307,31 @@ def fill_missing(rows: Array) -> None:
     else:
         missing = {"f": np.nan, "m": np.timedelta64("NaT"), "M": np.datetime64("NaT")}
         rows[...] = missing.get(rows.dtype.kind, np.zeros((), rows.dtype))
+
+
+def any_of_row(values: Values, test: Callable[[Array], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """(n,) whether any number of each row passes a test, those in fields of structs included.
+
+    >>> any_of_row(np.array([[1.0, np.nan], [2.0, np.inf]]), np.isnan).tolist()
+    [True, False]
+    """
+    flat = values.values if isinstance(values, Ragged) else values
+    found = np.zeros(len(flat), np.bool_)
+    for numbers in numbers_in(flat):
+        found |= test(numbers).reshape(len(flat), math.prod(numbers.shape[1:])).any(axis=1)
+    if isinstance(values, Ragged):
+        total = np.append(0, np.cumsum(found))
+        return np.asarray(total[values.offsets[1:]] > total[values.offsets[:-1]])
+    return found
+
+
+def numbers_in(values: Array) -> Iterator[Array]:
+    """An array of numbers, or those of its fields."""
+    if values.dtype.names is not None:
+        for name in values.dtype.names:
+            yield from numbers_in(values[name])
+    elif values.dtype.kind in "iufb":
+        yield values
 
 
 @dataclass

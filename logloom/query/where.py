@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Ragged, Values
+from logloom.blocks import Values, any_of_row, numbers_in
 from logloom.errors import UsageError
 from logloom.query.grammar import OPERATORS, parse_tree, refuse
 from logloom.query.tree import (
@@ -230,7 +230,7 @@ class Filter:
                 refuse(self.text, at, f"index {i} is out of range, this is {ctype}")
 
     def _check_numbers(self, word: str, ctype: ColumnType, index: tuple[int, ...], at: int) -> None:
-        if ctype.kind != "array" or not [*_numbers(np.empty(0, ctype.dtype))]:
+        if ctype.kind != "array" or not [*numbers_in(np.empty(0, ctype.dtype))]:
             refuse(self.text, at, f"{word}(…) is for numbers, this is {ctype}")
         if index and (ctype.is_ragged or len(index) > len(ctype.tail)):
             refuse(self.text, at, f"{word}(…) takes an index of a vector, this is {ctype}")
@@ -385,26 +385,11 @@ def finite(word: str, values: Any, index: tuple[int, ...] = ()) -> Mask:
         >>> finite("isfinite", rows).tolist(), finite("isnan", rows).tolist()
         ([False, False, True], [True, False, False])
     """
-    flat = values.values if isinstance(values, Ragged) else values
     for i in index:
-        flat = flat[:, i]
-    found = np.zeros(len(flat), np.bool_)
-    for numbers in _numbers(flat):
-        odd = np.isnan(numbers) if word == "isnan" else ~np.isfinite(numbers)
-        found |= odd.reshape(len(flat), -1).any(axis=1)
-    if isinstance(values, Ragged):
-        total = np.append(0, np.cumsum(found))
-        found = total[values.offsets[1:]] > total[values.offsets[:-1]]
-    return found if word == "isnan" else ~found
-
-
-def _numbers(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Return an array of numbers, or those of its fields."""
-    if values.dtype.names is not None:
-        for name in values.dtype.names:
-            yield from _numbers(values[name])
-    elif values.dtype.kind in "iufb":
-        yield values
+        values = values[:, i]
+    if word == "isnan":
+        return any_of_row(values, np.isnan)
+    return ~any_of_row(values, lambda numbers: ~np.isfinite(numbers))
 
 
 def may_hold(root: Node, texts: Mapping[str, str]) -> bool:

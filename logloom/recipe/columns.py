@@ -25,6 +25,8 @@ ADAPTERS = (
     *("packets", "keyframe", "camera_matrix", "distortion", "joints"),
 )
 
+_OF_MANY = ("image", "points", "scan")  # adapters whose values are of very many measurements
+
 TEXT = "string"  # the dtype of text, for messages that don't declare it
 
 _ADAPTER = re.compile(r"([a-z_]\w*)(?:\[ *(\w+(?: *, *\w+)*) *\])?", re.ASCII)
@@ -241,6 +243,7 @@ class TopicColumn(RecipePart):
         resize: (height, width) of images.
         dtype: of a row's numbers; "string" for text of JSON without a schema.
         missing: how to treat a log without the topic.
+        nan: whether a message whose value has NaN has that value, or none.
         deskew: how to move points to where they would be if measured at one time.
         frame: the frame of the values of rows, for viewers.
     """
@@ -262,6 +265,7 @@ class TopicColumn(RecipePart):
     resize: tuple[Positive, Positive] | None = None
     encode: Literal["jpg", "png"] | None = None
     missing: Literal["fail", "unavailable"] = "unavailable"
+    nan: Literal["keep", "unavailable"] = "keep"
     deskew: Deskew | None = None
     frame: FrameName | None = None
 
@@ -297,6 +301,11 @@ class TopicColumn(RecipePart):
                 yield "`as: rotation_matrix` needs one `field`, of a quaternion"
             if not rules.keeps_rotations:
                 yield f"resample: {policy} of rotations gives no rotation; use slerp or nearest"
+        if self.nan == "unavailable" and ((self.as_ or "").startswith(_OF_MANY) or self.deskew):
+            yield (
+                "`nan: unavailable` would leave out a whole cloud, scan or picture for one NaN; leave it out, "
+                "and drop single points or pixels in training"
+            )
         yield from self._joint_problems()
         yield from self._deskew_problems()
         if self.shape is not None:

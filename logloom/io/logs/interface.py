@@ -239,6 +239,7 @@ class FieldSpec:
         encode: None, "jpg" or "png".
         names: of joints, for the adapter "joints".
         dtype: for encodings without types (JSON), else None for the type in the definition.
+        skips_nan: whether messages with NaN in their value have none.
     """
 
     paths: tuple[str, ...] = ()
@@ -249,6 +250,7 @@ class FieldSpec:
     encode: str | None = None
     dtype: str | None = None
     names: tuple[str, ...] = ()
+    skips_nan: bool = False
 
 
 class Messages(Protocol):
@@ -280,7 +282,7 @@ class Messages(Protocol):
         """(N,) whether each message has a value for the column; None if all have one by their definition.
 
         A message without a value is whole, and lacks what the column takes: a property, a joint, a picture, a
-        cell. It doesn't count for the column. Messages that can't be decoded count as having one, so that
+        cell, or numbers where `skips_nan` says so. It doesn't count for the column. Messages that can't be decoded count as having one, so that
         `take` refuses them.
 
         Args:

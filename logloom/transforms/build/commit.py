@@ -50,7 +50,14 @@ from logloom.transforms.build.outcomes import (
 from logloom.transforms.build.partition_results import MAX_REASONS, Failure, PartitionResult, skipped_record
 from logloom.transforms.build.read_marks import marks_folder
 from logloom.transforms.build.reuse import removed_meanwhile
-from logloom.transforms.rows.accounts import Tally, TopicAccount, dropped_of, reconcile, strays_of
+from logloom.transforms.rows.accounts import (
+    Tally,
+    TopicAccount,
+    dropped_of,
+    nan_lines,
+    reconcile,
+    strays_of,
+)
 from logloom.transforms.rows.frame_notes import MAX_NOTES, note_words
 from logloom.transforms.rows.label_columns import account
 from logloom.transforms.rows.missing_values import (
@@ -142,7 +149,7 @@ def _record_of_log(
     for name, _ in of_losses:  # of which this log has a warning
         counts.pop(name, None)
     known = {
-        name: without_value(topic, own.without_value, of_topic.messages)
+        name: without_value(topic, own.without_value, of_topic.messages, own.with_nan)
         for topic, of_topic in sums.items()
         for name, own in of_topic.columns.items()
         if 2 * own.without_value > of_topic.messages
@@ -169,6 +176,7 @@ def _record_of_log(
             *notes_on_frames(job.plan, tallies),
             *(line for one in account(job.plan, labels, tallies) for line in one.lines),
             *(text for _, text in of_turns),
+            *nan_lines(sums),
             *_reasons(job.store, [line_of(each) for each in refusals]),
         ),
         verified=job.settings.read_share,

@@ -48,6 +48,8 @@ class ColumnTally:
         unused_edge: positions of messages that it owns and does not use, but other spans may; ascending.
         refused: messages of the span that only this column can't use.
         without_value: messages that the span owns and that have no value for the column.
+        with_nan: of these, messages whose value has NaN; of joints that are resampled alone, messages with
+            NaN for any of them.
     """
 
     used: int = 0
@@ -55,6 +57,7 @@ class ColumnTally:
     unused_edge: tuple[int, ...] = ()
     refused: tuple[Refusal, ...] = ()
     without_value: int = 0
+    with_nan: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,8 +130,9 @@ class Tally:
             if not fields[name]:
                 del fields[name]
         for column in fields["columns"].values():
-            if not column["without_value"]:
-                del column["without_value"]
+            for name in ("without_value", "with_nan"):
+                if not column[name]:
+                    del column[name]
         return fields
 
     @classmethod
@@ -162,6 +166,7 @@ class Seen:
     edge: tuple[Times, Times]
     refused: tuple[Refusal, ...] = ()
     without_value: int = 0
+    with_nan: int = 0
 
 
 def within(times: Times, span: Span) -> Mask:
@@ -205,6 +210,7 @@ def add_up(seen: Sequence[Seen], sampling: Sampling, span: Span) -> ColumnTally:
         tuple(np.unique(edge[open_edge]).tolist()),
         _distinct(refusal for s in seen for refusal in s.refused),
         sum(s.without_value for s in seen),
+        sum(s.with_nan for s in seen),
     )
 
 
@@ -219,12 +225,14 @@ class ColumnAccount:
 
     Attributes:
         without_value: of those not chosen, messages that have no value for the column.
+        with_nan: see `ColumnTally`.
     """
 
     used: int
     not_chosen: int
     refused: int
     without_value: int = 0
+    with_nan: int = 0
 
 
 @dataclass(frozen=True)
@@ -373,9 +381,18 @@ def _topic_account(
                 f"{place}: column {column.name!r} uses {used} and refuses {len(own)} messages of {topic}, "
                 f"which has {usable} usable ones. This build is not safe to use; please report it."
             )
-        lacking = sum(part.without_value for part in parts)
-        columns[column.name] = ColumnAccount(used, not_chosen, refused + len(own), lacking)
+        lacking, with_nan = sum(part.without_value for part in parts), sum(part.with_nan for part in parts)
+        columns[column.name] = ColumnAccount(used, not_chosen, refused + len(own), lacking, with_nan)
     return TopicAccount(messages, messages if is_unfit else refused + len(unusable), columns)
+
+
+def nan_lines(sums: Mapping[str, TopicAccount]) -> Iterator[str]:
+    """Describe the messages of a log that have no value for a column because it has NaN."""
+    for topic, account in sums.items():
+        for name, column in account.columns.items():
+            if column.with_nan:
+                of_all = f"{column.with_nan:,} of {counted(account.messages, 'message')} of {topic}"
+                yield f"column {name}: {of_all} have NaN, and so no value for it (`nan: unavailable`)"
 
 
 def _check_ticks(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally], place: str) -> None:

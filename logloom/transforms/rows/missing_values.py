@@ -223,9 +223,11 @@ def refused(topic: str, number: int, messages: int, reason: str) -> Cause:
     return Cause("refused", words, "`logloom doctor LOG` shows where")
 
 
-def without_value(topic: str, number: int, messages: int) -> Cause:
+def without_value(topic: str, number: int, messages: int, with_nan: int = 0) -> Cause:
     """The cause of a column of which most messages have no value."""
     words = f"{number:,} of {counted(messages, 'message')} of {topic} have no value for it"
+    if with_nan:
+        words += f" ({with_nan:,} have NaN, and the recipe says `nan: unavailable`)"
     return Cause("lacking", words, "correct what it takes from a message, or leave the column out")
 
 

@@ -244,6 +244,10 @@ class Sampled:
         self._times = none if messages is None else messages.time
         held = messages.has_value(column.spec) if messages is not None and len(messages) else None
         self.is_lacking = np.zeros(len(self._times), np.bool_) if held is None else ~held
+        self.has_nan = np.zeros(len(self._times), np.bool_)
+        if column.spec.skips_nan and messages is not None and held is not None:
+            whole = messages.has_value(replace(column.spec, skips_nan=False))
+            self.has_nan = ~held if whole is None else whole & ~held
         self.usable = np.flatnonzero(~self.is_lacking)  # messages that are usable at all
         self.refused: tuple[Refusal, ...] = ()
         rotates = column.sampling.rules.takes == "quaternions" or _adapter(column) is not None
@@ -367,8 +371,9 @@ class Sampled:
     def seen(self) -> Seen:
         positions = np.empty(0, np.int64) if self._messages is None else self._messages.position
         seen = see(self._column.sampling, self._span, self._times, positions, self.is_used)
-        lacking = int((self.is_lacking & within(self._times, self._span)).sum())
-        return replace(seen, refused=self.refused, without_value=lacking)
+        own = within(self._times, self._span)
+        lacking, with_nan = int((self.is_lacking & own).sum()), int((self.has_nan & own).sum())
+        return replace(seen, refused=self.refused, without_value=lacking, with_nan=with_nan)
 
     def _refuse_packets(self, messages: Messages, video: VideoValues) -> None:
         """Remove packets without a right picture, before neighbours are chosen."""
@@ -517,11 +522,14 @@ class SampledJoints(Sampled):
         # Another joint may use a message that one joint refuses; it counts as refused.
         used = np.any([joint.is_used for joint in self._joints], axis=0)
         used &= ~np.isin(positions, [refusal.position for refusal in refused])
+        own = within(self._times, self._span)
         lacking = np.all([joint.is_lacking for joint in self._joints], axis=0)
+        with_nan = np.any([joint.has_nan for joint in self._joints], axis=0)
         return replace(
             see(self._column.sampling, self._span, self._times, positions, used),
             refused=refused,
-            without_value=int((lacking & within(self._times, self._span)).sum()),
+            without_value=int((lacking & own).sum()),
+            with_nan=int((with_nan & own).sum()),
         )
 
 
@@ -549,12 +557,14 @@ class _OneJoint:
 
     def has_value(self, spec: FieldSpec) -> Mask:
         is_held: Mask = self._known[:, 0] != joints.LACKS
+        if spec.skips_nan:
+            is_held &= (self._known[:, 0] != joints.HAS) | ~np.isnan(self._known[:, 1:]).any(axis=1)
         return is_held
 
 
 def _known_joints(column: ColumnPlan, messages: Messages) -> NDArray[np.float64]:
     """(N, joints, 1 + k) what is known of each joint of messages, which are read once for all of them."""
-    spec = replace(column.spec, adapter=joints.EACH)
+    spec = replace(column.spec, adapter=joints.EACH, skips_nan=False)
     tail = column.message_type.tail
     known = np.full((len(messages), tail[0], 1 + math.prod(tail[1:])), joints.REFUSED)
     held = messages.has_value(spec)

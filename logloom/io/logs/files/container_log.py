@@ -47,6 +47,7 @@ from logloom.io.logs.message_times import (
     within,
     without_broken_pictures,
 )
+from logloom.io.logs.messages.partial import without_nan
 from logloom.io.logs.messages.picture_structure import has_pictures, picture_problems
 from logloom.io.logs.messages.raw_messages import Decoder, RawMessages
 from logloom.io.logs.recording_times import HOUR, Entries, MessageTimes, RecordedTime, is_static, recorded
@@ -81,7 +82,13 @@ class DecodedMessages:
         return self.decoder.take(self.raw if is_all else self.raw.take(rows), spec)
 
     def has_value(self, spec: FieldSpec) -> NDArray[np.bool_] | None:
-        return self.decoder.has_value(self.raw, spec)
+        return _has_value(self.decoder, self.raw, spec)
+
+
+def _has_value(decoder: Decoder, raw: RawMessages, spec: FieldSpec) -> NDArray[np.bool_] | None:
+    """See `Messages.has_value`."""
+    held = decoder.has_value(raw, spec)
+    return without_nan(held, len(raw), spec, lambda rows: decoder.take(raw.take(rows), spec))
 
 
 @dataclass
@@ -605,7 +612,7 @@ def _last_usable(
 ) -> tuple[NDArray[np.intp], dict[int, str]]:
     """Return a stretch's last usable message with a value, if any, and the refusals after it."""
     fits = decoder.check(raw)
-    has_value = None if spec is None else decoder.has_value(raw, spec)
+    has_value = None if spec is None else _has_value(decoder, raw, spec)
     reasons: dict[int, str] = {}
     for row in range(len(raw) - 1, -1, -1):
         at = np.array([row])

@@ -1,6 +1,6 @@
 """Decode the values of messages, leaving out those that can't be decoded.
 
-Here: `take_partly`, and `examine` for whether they have values.
+Here: `take_partly`, and `examine` and `without_nan` for whether they have values.
 Elsewhere: decoding (logloom.io.logs.messages), reporting messages that can't be decoded
 (logloom.transforms.rows.topic_columns).
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogloomError, StorageError
+from logloom.io.logs.interface import FieldSpec
 
 Rows = NDArray[np.intp]
 
@@ -24,6 +25,7 @@ _NOT_OF_A_MESSAGE = (StorageError, MemoryError, OSError, ImportError)
 # Decoders limit the expansion of small messages within one call, and several calls together do as well.
 _MAX_BYTES = 1 << 30
 _AT_ONCE = 1 << 14  # messages that are examined together, to bound the memory for their text
+_FIRST_ROWS, _AT_ONCE_BYTES = 64, 16 << 20  # of values that are decoded together to look for NaN
 
 
 def take_partly(
@@ -60,6 +62,34 @@ def examine(held: NDArray[np.bool_], rows: Rows, has_value: Callable[[Rows], NDA
         values, is_read, _ = take_partly(has_value, some)
         if isinstance(values, np.ndarray):
             held[some[is_read]] = values
+
+
+def without_nan(
+    held: NDArray[np.bool_] | None, count: int, spec: FieldSpec, take: Callable[[Rows], Values]
+) -> NDArray[np.bool_] | None:
+    """(N,) which messages have a value for a column, those with NaN left out if it skips them.
+
+    Args:
+        held: (N,) which have one apart from NaN; None for all.
+        count: N.
+        take: returns the values of some messages.
+    """
+    if not spec.skips_nan:
+        return held
+    found = np.ones(count, np.bool_) if held is None else held.copy()
+    examine(found, np.flatnonzero(found), lambda rows: ~_have_nan(take, rows))
+    return found
+
+
+def _have_nan(take: Callable[[Rows], Values], rows: Rows) -> NDArray[np.bool_]:
+    """(n,) which values have NaN; a few are decoded at a time, as they may be long lists."""
+    found, start, step = np.zeros(len(rows), np.bool_), 0, _FIRST_ROWS
+    while start < len(rows):
+        values = take(rows[start : start + step])
+        found[start : start + step] = blocks.any_of_row(values, np.isnan)
+        start += step
+        step = max(1, _AT_ONCE_BYTES * len(values) // max(1, _num_bytes(values)))
+    return found
 
 
 def _taken(take: Callable[[Rows], Values], rows: Rows, reasons: dict[int, str]) -> list[Values]:

@@ -44,6 +44,7 @@ from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.field_times import field_time
 from logloom.io.logs.messages.fields import select
+from logloom.io.logs.messages.partial import without_nan
 from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.recording_times import MessageTimes, RecordedTime, is_static, recorded
@@ -304,7 +305,7 @@ class TableLog:
             if of_group is not None:
                 held = np.ones(len(position), np.bool_) if held is None else held
                 held[group == number] = of_group[row[group == number]]
-        return held
+        return without_nan(held, len(position), spec, lambda rows: self.take(topic, spec, position[rows]))
 
     def _group_has_value(self, topic: TableTopic, spec: FieldSpec, number: int) -> NDArray[np.bool_] | None:
         """(N,) whether each row of a group has a value; None if all have, or reading them is an error."""

@@ -46,6 +46,7 @@ from logloom.transforms.rows.plan.types import (
     OF_VIDEO,
     WAYS_ON,
     MistakenError,
+    check_nan,
     check_video,
     key_of,
     message_type,
@@ -301,6 +302,7 @@ class _Resolving:
         sampling = self._sampling(column)
         spec = self._spec(path, column, topic)
         found = message_type(path, column, spec, topic, self._logs, self._topics.num_logs)
+        check_nan(path, column, found)
         if spec.adapter in OF_VIDEO:
             check_video(path, column)
         ctype = row_type_of(path, column, found)

@@ -10,6 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
+from logloom.blocks import numbers_in
 from logloom.errors import OF_CONTENT
 from logloom.io.logs.interface import FieldSpec, Log
 from logloom.io.logs.messages.adapters import KEYFRAME, PACKETS, VIDEO
@@ -61,6 +64,7 @@ def spec_of(column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
         encode=column.encode,
         dtype=dtype,
         names=column.names,
+        skips_nan=column.nan == "unavailable",
     )
 
 
@@ -132,6 +136,19 @@ def message_type(
         raise MistakenError(*mistakes)
     found = next(iter(types))
     return replace(found, unit=column.unit, description=column.description)
+
+
+def check_nan(path: Path, column: TopicColumn, found: ColumnType) -> None:
+    """Check that messages may have NaN where the recipe says what it means.
+
+    Raises:
+        MistakenError: they can't.
+    """
+    if column.nan == "unavailable" and not any(
+        numbers.dtype.kind == "f" for numbers in numbers_in(np.empty(0, found.dtype))
+    ):
+        why = f"`nan: unavailable` has no meaning for {found}, which has no NaN; leave it out"
+        raise MistakenError(Mistake((*path, "nan"), why))
 
 
 def check_video(path: Path, column: TopicColumn) -> None:
