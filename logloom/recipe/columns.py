@@ -303,8 +303,8 @@ class TopicColumn(RecipePart):
                 yield f"resample: {policy} of rotations gives no rotation; use slerp or nearest"
         if self.nan == "unavailable" and ((self.as_ or "").startswith(_OF_MANY) or self.deskew):
             yield (
-                "`nan: unavailable` would leave out a whole cloud, scan or picture for one NaN; leave it out, "
-                "and drop single points or pixels in training"
+                "`nan: unavailable` would leave out a whole cloud, scan or picture for one NaN; leave it "
+                "out, and drop single points or pixels in training"
             )
         yield from self._joint_problems()
         yield from self._deskew_problems()

@@ -241,6 +241,8 @@ def column(name, index=None):
 
 
 NUMERIC = [column("speed"), column("n"), column("vec", 1)]
+
+
 def of_floats(word, numbers):
     """Of what is stored: a missing number is NaN, a missing list empty."""
     numbers = [math.nan if number is None else number for number in numbers]

@@ -419,7 +419,7 @@ class Sampled:
         assert isinstance(values, np.ndarray)
         is_right[is_right] = ~kernels.has_zero_norm(values)
         self.usable = every[is_right]
-        own = every[~is_right & within(self._times, self._span)].tolist()
+        own = every[~is_right & within(self._times[every], self._span)].tolist()
         why = {i: reasons.get(i, "the norm of a quaternion is zero") for i in own}
         self.refused = _refusals(self._uri, column, messages, why)
 
