@@ -1,6 +1,7 @@
 """Values: the rows a worker holds in memory at a time.
 
-Here: `Ragged` (rows of differing lengths) and `Block` (some rows of one partition of one log).
+Here: `Ragged` (rows of differing lengths), `Lists` (rows of lists of arrays) and `Block` (some rows of one
+partition of one log).
 Elsewhere: types (logloom.schema), making values (logloom.transforms), storing them (logloom.io).
 """
 
@@ -57,11 +58,13 @@ class Ragged:
 
         Args:
             rows: an array for each row, of shape (*leading, *ctype.tail).
-            ctype: of the column.
+            ctype: of the column; of lists of lists, a row is a list of such arrays.
 
         Returns:
-            A ragged column over these arrays; nothing is copied.
+            A ragged column over these arrays; nothing is copied but lists of lists.
         """
+        if ctype.kind == "lists":
+            return Lists.from_rows(rows, ctype)
         self = cls.__new__(cls)
         r = ctype.num_ragged
         self.shapes = np.array([row.shape[:r] for row in rows], np.int64).reshape(len(rows), r)
@@ -177,6 +180,9 @@ class Ragged:
         """
         if len(parts) == 1:
             return parts[0]
+        if lists := [part for part in parts if isinstance(part, Lists)]:
+            inner = Ragged.concatenate([part.inner for part in lists])
+            return Lists(np.concatenate([part.values for part in lists]), inner.shapes[:, 0], inner.values)
         if all(part._rows is not None for part in parts):
             joined = Ragged.__new__(Ragged)
             joined.shapes = np.concatenate([part.shapes for part in parts])
@@ -188,11 +194,94 @@ class Ragged:
             np.concatenate([part.values for part in parts]), np.concatenate([part.shapes for part in parts])
         )
 
+    def with_values(self, values: Array) -> Ragged:
+        """Give rows of the same lengths other values.
+
+        Args:
+            values: (total, *tail) all rows end to end.
+        """
+        return Ragged(values, self.shapes)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (Ragged, (self.values, self.shapes))
 
 
+# rows      [[a, b], [], [c]]   []   [[d]]
+# values      a  b        c             d       shapes  3  0  1    elements of each row
+# inner       2      0    1             1       counts  3  0  1    lists of each row
+class Lists(Ragged):
+    """N rows of lists of arrays: `Ragged` over the elements of all lists of a row, and the lists' lengths.
+
+    A row is a list of arrays (length, *tail).
+
+    Attributes:
+        inner: N rows of int64, the length of each list.
+
+    Examples:
+        >>> lists = Lists(np.arange(4), counts=[2, 0, 1], lengths=[3, 0, 1])
+        >>> lists[0], lists.shapes[:, 0].tolist()
+        ([array([0, 1, 2]), array([], dtype=int64)], [3, 0, 1])
+    """
+
+    __slots__ = ("inner",)
+
+    def __init__(self, values: Array, counts: ArrayLike, lengths: ArrayLike):
+        """Lists laid end to end.
+
+        Args:
+            values: (total, *tail) elements of all lists.
+            counts: (N,) lists of each row.
+            lengths: (sum of counts,) elements of each list.
+        """
+        self.inner = Ragged(np.asarray(lengths, np.int64), np.asarray(counts, np.int64))
+        if (self.inner.values < 0).any() or (self.inner.shapes < 0).any():
+            raise ValueError("a list of negative length")
+        ends = np.concatenate([[0], np.cumsum(self.inner.values)])
+        super().__init__(values, np.diff(ends[self.inner.offsets]))
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Any], ctype: ColumnType) -> Lists:
+        """Make a column of one list of arrays per row; see `Ragged.from_rows`."""
+        lists = [np.asarray(one) for row in rows for one in row]
+        values = [one.reshape(-1, *ctype.tail) for one in lists]
+        flat = np.concatenate(values) if values else np.empty((0, *ctype.tail), ctype.dtype)
+        return cls(flat.astype(ctype.dtype, copy=False), [len(row) for row in rows], [len(v) for v in values])
+
+    @property
+    def flat(self) -> Ragged:
+        """The elements of all lists of a row as one list."""
+        return Ragged(self.values, self.shapes)
+
+    def __getitem__(self, row: int) -> Any:
+        row = range(len(self))[row]
+        start, lengths = int(self.offsets[row]), self.inner[row]
+        ends = (start + np.cumsum(lengths)).tolist()
+        return [self.values[end - n : end] for end, n in zip(ends, lengths.tolist(), strict=True)]
+
+    def take(self, rows: NDArray[np.integer[Any] | np.bool] | slice) -> Lists:
+        """See `Ragged.take`."""
+        inner = self.inner.take(rows)
+        return Lists(self.flat.take(rows).values, inner.shapes[:, 0], inner.values)
+
+    def with_values(self, values: Array) -> Lists:
+        """See `Ragged.with_values`."""
+        return Lists(values, self.inner.shapes[:, 0], self.inner.values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Lists, (self.values, self.inner.shapes[:, 0], self.inner.values))
+
+
 Values = Array | Ragged
+
+
+def has_form(values: Values, ctype: ColumnType) -> bool:
+    """Return whether a column has the axes of a type, whatever its dtype."""
+    if isinstance(values, Lists):
+        return ctype.kind == "lists" and values.tail == ctype.tail
+    if isinstance(values, Ragged):
+        axes = values.shapes.shape[1], values.tail
+        return ctype.kind != "lists" and axes == (ctype.num_ragged, ctype.tail) and ctype.is_ragged
+    return values.shape[1:] == ctype.shape
 
 
 # starts    2      7            where runs are:     . . a b . . . c d e
@@ -245,6 +334,8 @@ def empty(ctype: ColumnType, num_rows: int = 0) -> Values:
         ctype: of the column.
         num_rows: how many rows.
     """
+    if ctype.kind == "lists":
+        return Lists.from_rows([[]] * num_rows, ctype)
     if ctype.is_ragged:
         shapes = np.zeros((num_rows, ctype.num_ragged), np.int64)
         return Ragged(np.empty((0, *ctype.tail), ctype.dtype), shapes)
@@ -393,7 +484,7 @@ class Block:
 
 
 def python_value(value: Any, ctype: ColumnType) -> Any:
-    """One row's value as users see it: bytes and str for those kinds, else numpy as it is."""
+    """One row's value as users see it: bytes, str, or what numpy has as it is, in a list for lists."""
     if ctype.kind == "bytes":
         return value.tobytes()
     if ctype.kind == "string":

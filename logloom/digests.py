@@ -4,7 +4,8 @@ Here: an incremental digest for each column of a partition, digests of files and
 hash.
 A column's digest depends on its values alone, never on how rows were grouped into blocks or files:
 BLAKE3 over (name, dtype, shape, kind) as JSON; then, where lengths differ by row, the BLAKE3 of the u64
-little-endian leading lengths of all rows; then the BLAKE3 of the little-endian values in row order, C order
+little-endian leading lengths of all rows (of lists of lists, the number of lists of all rows, then the BLAKE3
+of the lengths of all lists); then the BLAKE3 of the little-endian values in row order, C order
 (of structured types, of the BLAKE3 of each field; text inside them as it is stored, UTF-32 of full width).
 The inner digests allow streaming values before the last length is known.
 """
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from logloom.blocks import Array, Block, Ragged, Values
+from logloom.blocks import Array, Block, Lists, Ragged, Values, bytes_of
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema, dtype_to_json
 
 _PIECE = 1 << 20  # bytes of a file that are hashed at a time
@@ -33,7 +34,7 @@ class ColumnDigest:
         head = [name, dtype_to_json(ctype.dtype), list(ctype.shape), ctype.kind]
         self._head = json.dumps(head, separators=(",", ":")).encode()
         self._ctype = ctype
-        self._lengths = blake3()
+        self._lengths, self._inner = blake3(), blake3()
         self._values = blake3()
         # Structured values go field by field over the whole column, so each field has a digest of its own.
         self._fields = {path: blake3() for path in _field_paths(ctype.dtype)}
@@ -41,7 +42,11 @@ class ColumnDigest:
     def update(self, values: Values) -> None:
         """Take the next rows: (n, *shape), or n ragged rows."""
         if isinstance(values, Ragged):
-            self._lengths.update(np.ascontiguousarray(values.shapes, "<i8").reshape(-1).view(np.uint8).data)
+            shapes = values.shapes
+            if isinstance(values, Lists):
+                shapes = values.inner.shapes
+                self._inner.update(bytes_of(values.inner.values.astype("<i8", copy=False)))
+            self._lengths.update(bytes_of(shapes.astype("<i8", copy=False)))
             for part in [values.values] if values.is_joined else values:
                 self._update_values(part)
         else:
@@ -65,6 +70,8 @@ class ColumnDigest:
         whole = blake3(self._head)
         if self._ctype.is_ragged:
             whole.update(self._lengths.digest())
+        if self._ctype.kind == "lists":
+            whole.update(self._inner.digest())
         return whole.update(self._values.digest()).hexdigest()
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 from logloom.blocks import Array
 from logloom.schema import ColumnType
 
-Kind = Literal["array", "bytes", "string"]
+Kind = Literal["array", "bytes", "string", "lists"]
 
 
 def kind_of(kind: type) -> Kind:

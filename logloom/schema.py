@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -64,8 +64,9 @@ class ColumnType:
             text inside a structured dtype is `<U{n}`.
         shape: of a row. None means lengths that differ by row; these come first: (), (3,), (None,),
             (None, 4), (None, None, None).
-        kind: "array" (a numpy value), "bytes" (a Python bytes; dtype uint8, shape (None,)) or "string"
-            (a Python str, stored as UTF-8; dtype uint8, shape (None,)).
+        kind: "array" (a numpy value), "bytes" (a Python bytes; dtype uint8, shape (None,)), "string"
+            (a Python str, stored as UTF-8; dtype uint8, shape (None,)) or "lists" (a list of arrays whose
+            first axis differs, of any number of arrays; shape (None, None, *tail)).
         unit: a UDUNITS name such as "m s-1", or "".
         description: one line for people, or "".
         names: of the elements along the first axis of fixed length, such as joints; () without any.
@@ -75,11 +76,13 @@ class ColumnType:
         >>> points = ColumnType(np.dtype("f4"), (None, 4), unit="m")
         >>> str(points), points.is_ragged, points.tail
         ('float32[?, 4]', True, (4,))
+        >>> str(ColumnType(np.dtype("f8"), (None, None), "lists"))
+        'float64[?][?]'
     """
 
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...] = ()
-    kind: Literal["array", "bytes", "string"] = "array"
+    kind: Literal["array", "bytes", "string", "lists"] = "array"
     unit: str = ""
     description: str = ""
     attributes: tuple[tuple[str, str], ...] = field(default=(), compare=False)
@@ -93,7 +96,9 @@ class ColumnType:
         fixed = self.shape[self.num_ragged :]
         if None in fixed:
             raise ValueError(f"lengths that differ must come first, got {self.shape}")
-        if self.kind != "array" and (self.dtype != np.uint8 or self.shape != (None,)):
+        if self.kind == "lists" and self.num_ragged != 2:
+            raise ValueError(f"lists of lists have the shape (None, None, *tail), got {self.shape}")
+        if self.kind in ("bytes", "string") and (self.dtype != np.uint8 or self.shape != (None,)):
             raise ValueError(f"{self.kind} is uint8 of shape (None,), got {self.dtype} {self.shape}")
         if self.names and self.tail[:1] != (len(self.names),):
             raise ValueError(f"{len(self.names)} names don't fit the shape {self.shape}")
@@ -109,14 +114,21 @@ class ColumnType:
         return self.num_ragged > 0
 
     @property
+    def flat(self) -> ColumnType:
+        """Of lists of lists, the type of all elements of a row in one list."""
+        return replace(self, kind="array", shape=(None, *self.tail))
+
+    @property
     def tail(self) -> tuple[int, ...]:
         """The axes that have one length in every row."""
         return tuple(n for n in self.shape if n is not None)
 
     def __str__(self) -> str:
-        if self.kind != "array":
+        if self.kind in ("bytes", "string"):
             return self.kind
         name = "struct" if self.dtype.names else str(self.dtype)
+        if self.kind == "lists":
+            return f"{name}[?]{str(self.flat).removeprefix(name)}"
         return (
             f"{name}[{', '.join('?' if n is None else str(n) for n in self.shape)}]" if self.shape else name
         )
@@ -289,7 +301,7 @@ class _ColumnJson:
     name: Annotated[str, Field(min_length=1)]
     dtype: str | list[Any]
     shape: tuple[Annotated[int, Field(strict=True, ge=0, lt=2**63)] | None, ...]
-    kind: Literal["array", "bytes", "string"]
+    kind: Literal["array", "bytes", "string", "lists"]
     unit: str = ""
     description: str = ""
     attributes: dict[str, str] = field(default_factory=dict)

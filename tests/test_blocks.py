@@ -6,12 +6,14 @@ import pickle
 
 import numpy as np
 import pytest
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from logloom import blocks
-from logloom.blocks import Block, Ragged, concatenate, empty, take
+from logloom.blocks import Block, Lists, Ragged, concatenate, empty, take
+from logloom.digests import ColumnDigest
 from logloom.schema import STRING, ColumnType, Schema
 
 DTYPES = [np.dtype(d) for d in ("u1", "<i8", "<f4", "?", "<U3", [("x", "<f8"), ("n", "<i2", (2,))])]
@@ -164,3 +166,69 @@ def test_rows_of_a_block_are_as_users_see_them():
     assert block.row(1, schema, ["name"]).keys() == {"log_id", "timestamp", "name"}
     assert Block("drive", "p", 0, block.take(slice(1, 2))).row(0, schema)["blob"] == b""
     assert block.nbytes == 16 + 2 + 2 + 32
+
+
+@st.composite
+def lists_of_lists(draw):
+    """Lists of lists, their rows, and their type."""
+    ctype = ColumnType(
+        draw(st.sampled_from(DTYPES)), (None, None, *draw(st.sampled_from([(), (2,)]))), "lists"
+    )
+    lengths = draw(st.lists(st.lists(st.sampled_from([0, 1, 3, 200]), max_size=3), max_size=5))
+    rows = []
+    for row in lengths:
+        shapes = [(length, *ctype.tail) for length in row]
+        rng = np.random.default_rng(len(rows))
+        bits = [rng.integers(0, 2, (*shape, ctype.dtype.itemsize), np.uint8) for shape in shapes]
+        rows.append(
+            [one.reshape(-1).view(ctype.dtype).reshape(s) for one, s in zip(bits, shapes, strict=True)]
+        )
+    return Ragged.from_rows(rows, ctype), rows, ctype
+
+
+def check_lists(found, rows, ctype):
+    assert isinstance(found, Lists)
+    assert blocks.has_form(found, ctype)
+    assert (found.dtype, found.tail) == (ctype.dtype, ctype.tail)
+    assert [[(one.dtype, one.shape, one.tobytes()) for one in row] for row in found] == [
+        [(one.dtype, one.shape, one.tobytes()) for one in row] for row in rows
+    ]
+    assert found.nbytes == sum(one.nbytes for row in rows for one in row)
+    assert found.lengths.tolist() == [sum(map(len, row)) for row in rows]
+    assert [row.tolist() for row in found.inner] == [[len(one) for one in row] for row in rows]
+
+
+@given(lists_of_lists(), st.data())
+def test_lists_of_lists_are_taken_joined_and_pickled_like_other_rows(made, data):
+    found, rows, ctype = made
+    check_lists(pickle.loads(pickle.dumps(found)), rows, ctype)
+    chosen = data.draw(st.lists(st.integers(0, max(0, len(rows) - 1)), max_size=6 if rows else 0))
+    check_lists(take(found, np.array(chosen, np.int64)), [rows[row] for row in chosen], ctype)
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), bool)
+    check_lists(take(found, mask), [row for row, wanted in zip(rows, mask, strict=True) if wanted], ctype)
+    cut = data.draw(st.slices(len(rows)))
+    check_lists(take(found, cut), rows[cut], ctype)
+    check_lists(concatenate([found, take(found, cut), empty(ctype, 2)]), [*rows, *rows[cut], [], []], ctype)
+    check_lists(found.with_values(found.values.copy()), rows, ctype)
+
+
+def test_lists_of_negative_length_are_refused():
+    with pytest.raises(ValueError, match="negative"):
+        Lists(np.arange(1), [2], [2, -1])
+    with pytest.raises(ValueError, match="values"):
+        Lists(np.arange(2), [1], [3])
+
+
+def test_the_digest_of_lists_of_lists_is_of_both_lengths_and_then_of_values():
+    rows = [[np.array([1.0, 2.0]), np.empty(0)], [], [np.array([3.0])]]
+    ctype = ColumnType(np.dtype("f8"), (None, None), "lists")
+    found = ColumnDigest("x", ctype)
+    for part in (slice(0, 1), slice(1, 3)):
+        found.update(Ragged.from_rows(rows[part], ctype))
+    head = b'["x","<f8",[null,null],"lists"]'
+    parts = np.array([2, 0, 1], "<i8"), np.array([2, 0, 1], "<i8"), np.array([1, 2, 3], "<f8")
+    digests = b"".join(blake3(part.tobytes()).digest() for part in parts)
+    assert found.hexdigest() == blake3(head + digests).hexdigest()
+    other = ColumnDigest("x", ctype)
+    other.update(Ragged.from_rows([[np.array([1.0, 2.0])], [np.empty(0)], [np.array([3.0])]], ctype))
+    assert other.hexdigest() != found.hexdigest()

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from logloom.blocks import Lists
 from logloom.datasets.views.scan import pieces_of
 from logloom.errors import UsageError
-from logloom.io.arrow.arrays import fixed_array, ragged_array, type_of
+from logloom.io.arrow.arrays import fixed_array, lists_array, ragged_array, type_of
 from logloom.io.rows.batches import Batch, row_values, window_values
 from logloom.schema import STRING, TIMESTAMP
 
@@ -56,11 +57,11 @@ def record_batch(batch: Batch, schema: Any | None, place: str) -> Any:
 
 def _array(column: Any, wanted: Any) -> Any:
     if isinstance(column, tuple):
-        values, lengths = column
+        values, lengths, *inner = column
         if wanted is not None and pa.types.is_fixed_size_list(wanted):  # windows: lengths are (n, k, …)
             flat = lengths.reshape(-1, *lengths.shape[2:])
-            return pa.FixedSizeListArray.from_arrays(ragged_array(values, flat), type=wanted)
-        return ragged_array(values, lengths)
+            return pa.FixedSizeListArray.from_arrays(_array((values, flat, *inner), None), type=wanted)
+        return lists_array(Lists(values, lengths, *inner)) if inner else ragged_array(values, lengths)
     if isinstance(column, np.ndarray):
         return fixed_array(column)
     if wanted is not None and pa.types.is_fixed_size_list(wanted):

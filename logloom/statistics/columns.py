@@ -23,6 +23,7 @@ from logloom.values import dataclass
 if TYPE_CHECKING:
     import pyarrow as pa
 
+INNER = "lists"  # instead of a field, for the lengths of lists in lists
 ROWS, LENGTHS, VALUES = "rows", "lengths", "values"  # what is counted: rows, lengths by axis, elements
 _COUNTS = ("count", "nan", "below", "above", "left_out")
 _NUMBERS = ("low", "high", "total", "squares")

@@ -22,9 +22,9 @@ from collections import Counter, defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Block, Ragged
+from logloom.blocks import Array, Block, Lists, Ragged
 from logloom.schema import NO_AGE, ColumnType, Schema
-from logloom.statistics.columns import LENGTHS, ROWS, VALUES, Key, Statistics
+from logloom.statistics.columns import INNER, LENGTHS, ROWS, VALUES, Key, Statistics
 from logloom.statistics.exact_sums import CHUNK
 from logloom.statistics.series import Lane, Numbers, merged_lanes, numbers_of, texts_of, whole_numbers_of
 
@@ -103,16 +103,20 @@ class RowStatistics:
             self._elements(name, "", positions[:, chosen].reshape(-1, lanes))
 
     def _ragged(self, name: str, ctype: ColumnType, values: Ragged) -> None:
-        self._numbers(name, "", LENGTHS, values.shapes)
+        if isinstance(values, Lists):
+            self._numbers(name, "", LENGTHS, values.inner.shapes)
+            self._numbers(name, INNER, LENGTHS, values.inner.values)
+        else:
+            self._numbers(name, "", LENGTHS, values.shapes)
         if ctype.kind == "string":
             texts = (row.tobytes().decode(errors="replace") for row in values)
             self._know(Key(name, "", VALUES, 0), texts_of(texts))
-        elif ctype.kind == "array":
+        elif ctype.kind != "bytes":
             is_image = ctype.shape == (None, None, None)
             if not is_image and (self._limit is None or values.lengths.max(initial=0) <= self._limit):
                 self._elements(name, "", values.values)
                 return
-            for row in values:
+            for row in values.flat if isinstance(values, Lists) else values:
                 channels = (channels_of(row.shape),) if is_image else values.tail
                 positions = row.reshape(-1, *channels)
                 chosen = places(len(positions), self._limit)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.schema import AGE, ColumnType, Schema
-from logloom.statistics.columns import LENGTHS, ROWS, VALUES, Key, Statistics
+from logloom.statistics.columns import INNER, LENGTHS, ROWS, VALUES, Key, Statistics
 from logloom.statistics.exact_sums import Dyadic, mean_of, std_of
 from logloom.statistics.series import Lane, Numbers, Texts
 from logloom.statistics.value_counts import Cells
@@ -81,8 +81,8 @@ def _column(lanes: Mapping[Key, Lane], ctype: ColumnType) -> dict[str, Any]:
         result |= {"rows": rows.count + rows.nan, "unavailable": rows.nan}
         if rows.left_out:
             result["left_out"] = rows.left_out
-    lengths = parts.pop((LENGTHS, ""), None)
-    is_list = bool(ctype.shape) and ctype.kind == "array"
+    lengths, inner = parts.pop((LENGTHS, ""), None), parts.pop((LENGTHS, INNER), None)
+    is_list = bool(ctype.shape) and ctype.kind in ("array", "lists")
     fields = {field: found for (_, field), found in parts.items()}
     if "" in fields:
         result |= _described(fields.pop(""), ctype.dtype, is_list=is_list)
@@ -93,6 +93,8 @@ def _column(lanes: Mapping[Key, Lane], ctype: ColumnType) -> dict[str, Any]:
         }
     if lengths is not None:
         result["lengths"] = _described(lengths, np.dtype("i8"), is_list=len(lengths) > 1)
+    if inner is not None:
+        result["inner_lengths"] = _described(inner, np.dtype("i8"), is_list=False)
     return result
 
 

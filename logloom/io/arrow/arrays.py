@@ -1,12 +1,12 @@
 """Conversion of values to Arrow arrays.
 
-Here: `type_of` and `stored_type`, the Arrow types of columns, and `fixed_array`, `ragged_array` and
-`stored_array`.
+Here: `type_of` and `stored_type`, the Arrow types of columns, and `fixed_array`, `ragged_array`,
+`lists_array` and `stored_array`.
 Elsewhere: the inverse (columns), tables as outputs (layout), batches as record batches
 (logloom.datasets.arrow).
 
-An axis of fixed length is a fixed-size list, a ragged one a list; bytes are binary, structured values
-structs, complex numbers structs of `real` and `imag`.
+An axis of fixed length is a fixed-size list, a ragged one a list, lists of lists are two; bytes are binary,
+structured values structs, complex numbers structs of `real` and `imag`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from logloom.blocks import Array, Ragged, Values
+from logloom.blocks import Array, Lists, Ragged, Values
 from logloom.schema import ColumnType
 
 _TIMES = ("s", "ms", "us", "ns")
@@ -24,7 +24,7 @@ _TIMES = ("s", "ms", "us", "ns")
 
 def type_of(ctype: ColumnType) -> Any:
     """Return the Arrow type of a column's values."""
-    if ctype.kind != "array":
+    if ctype.kind in ("bytes", "string"):
         return pa.string() if ctype.kind == "string" else pa.binary()
     found = leaf_type(ctype.dtype)
     for length in reversed(ctype.shape):  # polars has no fixed-size lists of nothing
@@ -39,7 +39,7 @@ def stored_type(ctype: ColumnType) -> Any:
     So several ragged axes are a struct of `data`, all elements in one list, and `shape`: the storage of
     Arrow's variable-shape tensors.
     """
-    if ctype.num_ragged < 2:
+    if ctype.num_ragged < 2 or ctype.kind == "lists":
         return type_of(ctype)
     shape = pa.list_(pa.int32(), len(ctype.shape))
     return pa.struct([("data", pa.list_(leaf_type(ctype.dtype))), ("shape", shape)])
@@ -113,6 +113,12 @@ def ragged_array(values: Array, lengths: Array) -> Any:
     return found
 
 
+def lists_array(values: Lists) -> Any:
+    """Lists of lists as an array of n entries."""
+    inner = ragged_array(values.values, values.inner.values)
+    return pa.ListArray.from_arrays(pa.array(values.inner.offsets, pa.int32()), inner)
+
+
 def stored_array(values: Values, ctype: ColumnType) -> Any:
     """Convert the values of a column to arrays for tables.
 
@@ -121,6 +127,8 @@ def stored_array(values: Values, ctype: ColumnType) -> Any:
     """
     if not isinstance(values, Ragged):
         return fixed_array(values)
+    if isinstance(values, Lists):
+        return lists_array(values)
     if ctype.kind != "array":
         offsets = pa.array(values.offsets, pa.int32())
         buffers = [None, offsets.buffers()[1], pa.py_buffer(np.ascontiguousarray(values.values))]

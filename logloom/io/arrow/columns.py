@@ -3,11 +3,11 @@
 Here: `columns_of` for types, `raw_columns` for values, and `typed_values` for values of known types.
 Elsewhere: opening files (logloom.io.formats), the inverse (arrays).
 
-Numbers, text, bytes and lists keep their types; times are int64 ns; decimals float64 or int64; a dictionary
-is its values, a map a list of pairs; a struct of numbers is a structured value, any other struct a column for
-each field (`image.bytes`). docs/parquet.md has the table of types. A null is a row without a value: NaN, NaT
-(its bits, in int64), 0 or empty. Within lists and structs a null is NaN or NaT; where the type has neither,
-the column can't be read.
+Numbers, text, bytes and lists (of lists) keep their types; times are int64 ns; decimals float64 or int64; a
+dictionary is its values, a map a list of pairs; a struct of numbers is a structured value, any other struct a
+column for each field (`image.bytes`). docs/parquet.md has the table of types. A null is a row without a
+value: NaN, NaT (its bits, in int64), 0 or empty. Within lists and structs a null is NaN or NaT; where the
+type has neither, the column can't be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Ragged, Values, fill_missing
+from logloom.blocks import Array, Lists, Ragged, Values, fill_missing
 from logloom.io.rows.inference.types import RawColumn
 from logloom.schema import BYTES, STRING, ColumnType
 from logloom.values import dataclass
@@ -321,6 +321,8 @@ def _raw(array: Any, column: ArrowColumn, is_strict: bool = False) -> RawColumn:
         return RawColumn(_joined(texts.cast(pa.large_binary())), ctype, False, available)
     if ctype.kind == "bytes":
         return RawColumn(_joined(array.cast(pa.large_binary())), ctype, False, available)
+    if ctype.kind == "lists":
+        return RawColumn(_lists(array, ctype, is_strict), ctype, False, available)
     if ctype.is_ragged:
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
         inner = _numbers(array.flatten(), ctype.dtype, ctype.tail, is_strict)
@@ -331,6 +333,20 @@ def _raw(array: Any, column: ArrowColumn, is_strict: bool = False) -> RawColumn:
     _fill_missing(values, array.type)
     values[available] = _numbers(array.drop_null(), ctype.dtype, ctype.tail, is_strict)
     return RawColumn(values, ctype, False, available)
+
+
+def _lists(array: Any, ctype: ColumnType, is_strict: bool) -> Lists:
+    """Lists of lists; null rows are empty.
+
+    Raises:
+        ValueError: a null within one.
+    """
+    counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    inner = array.flatten()
+    if inner.null_count:
+        raise ValueError(_NULL_WITHIN)
+    lengths = pc.list_value_length(inner).to_numpy(zero_copy_only=False)
+    return Lists(_numbers(inner.flatten(), ctype.dtype, ctype.tail, is_strict), counts, lengths)
 
 
 def _raw_by_values(array: Any, available: NDArray[np.bool_] | None) -> RawColumn:
@@ -369,7 +385,7 @@ def typed_values(array: Any, ctype: ColumnType) -> Values:
     """
     if array.null_count:
         raise ValueError("a null where each row has a value")
-    if ctype.num_ragged < 2:
+    if ctype.num_ragged < 2 or ctype.kind == "lists":
         return _raw(array, ArrowColumn("", (), array.type, ctype), True).values  # type: ignore[return-value]
     data, sizes = pc.struct_field(array, "data"), pc.struct_field(array, "shape")
     if data.null_count:
@@ -384,14 +400,14 @@ def typed_values(array: Any, ctype: ColumnType) -> Values:
     return Ragged(elements, shapes[:, : ctype.num_ragged])
 
 
-def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
+def _nested(array: Any) -> tuple[list[Array | None] | Lists, ColumnType]:
     """Convert lists of lists, or of text, to an array per row; None if a row has no inner lists.
 
     Returns:
-        The rows, and the type of any such rows.
+        The rows, as `Lists` where lists of two levels make no arrays, and the type of any such rows.
 
     Raises:
-        ValueError: lists that aren't arrays, or a null within one.
+        ValueError: lists of more levels that make no arrays, or a null within one.
     """
     lengths: list[Array] = []
     bounds: list[Array] = []
@@ -404,13 +420,19 @@ def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
         array = array.flatten()
         array = array.storage if isinstance(array, pa.ExtensionArray) else array
     leaves = _leaves(array)
-    rows = _nested_rows(lengths, bounds, leaves)
+    rows: list[Array | None] | Lists | None = _nested_rows(lengths, bounds, leaves)
+    if rows is None and len(lengths) == 2:
+        rows = Lists(leaves, *lengths)
+    if rows is None:
+        raise ValueError("lists of lists that make no array, since their lengths differ")
     shape = (None,) * len(lengths) + leaves.shape[1:]
     return rows, ColumnType(leaves.dtype, shape, unit=_unit(array.type))
 
 
-def _nested_rows(lengths: Sequence[Array], bounds: Sequence[Array], leaves: Array) -> list[Array | None]:
-    """Convert the lists of each row to an array.
+def _nested_rows(
+    lengths: Sequence[Array], bounds: Sequence[Array], leaves: Array
+) -> list[Array | None] | None:
+    """Convert the lists of each row to an array; None where they make none.
 
     Args:
         lengths, bounds: of the lists of each level: number of items, and their start.
@@ -422,7 +444,7 @@ def _nested_rows(lengths: Sequence[Array], bounds: Sequence[Array], leaves: Arra
         counts = high - low
         shapes[counts > 0, level] = own[low[counts > 0]]
         if (own != np.repeat(shapes[:, level], counts)).any():
-            raise ValueError("lists of lists that make no array, since their lengths differ")
+            return None
         low, high = ends[low], ends[high]
     tail = leaves.shape[1:]
     return [

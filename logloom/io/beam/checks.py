@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from logloom.blocks import Array, Block, Ragged, Values
+from logloom.blocks import Array, Block, Lists, Ragged, Values, has_form
 from logloom.errors import UsageError
 from logloom.schema import TIMESTAMP, ColumnType, Schema
 from logloom.text import near_to, shortened, some_of
@@ -103,7 +103,7 @@ def _column(block: Block, name: str, ctype: ColumnType, rows: int) -> Values:
 
 
 def _ragged(block: Block, name: str, ctype: ColumnType, values: Ragged) -> Ragged:
-    if values.shapes.shape[1] != ctype.num_ragged or values.tail != ctype.tail:
+    if not has_form(values, ctype):
         _refuse(block, f"{_shown(values)}, the schema says {ctype}", name)
     if (values.shapes < 0).any():
         row = int(np.flatnonzero((values.shapes < 0).any(axis=1))[0])
@@ -115,7 +115,7 @@ def _ragged(block: Block, name: str, ctype: ColumnType, values: Ragged) -> Ragge
     elif len(values.values) != values.offsets[-1]:
         _refuse(block, f"{len(values.values)} values for rows of {values.offsets[-1]} in all", name)
     elif values.dtype != ctype.dtype:
-        values = Ragged(_cast(block, name, ctype, values, values.values, values.offsets), values.shapes)
+        values = values.with_values(_cast(block, name, ctype, values, values.values, values.offsets))
     if ctype.kind == "string":
         _check_text(block, name, values)
     return values
@@ -190,5 +190,7 @@ def _can_cast(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
 
 
 def _shown(values: Values) -> str:
+    if isinstance(values, Lists):
+        return str(ColumnType(values.dtype, (None, None, *values.tail), "lists"))
     shape = (None,) * values.shapes.shape[1] + values.tail if isinstance(values, Ragged) else values.shape[1:]
     return str(ColumnType(values.dtype, shape)) if not values.dtype.hasobject else "Python objects"

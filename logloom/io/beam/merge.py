@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from logloom.blocks import Array, Block, Ragged, Values, concatenate, take
+from logloom.blocks import Array, Block, Lists, Ragged, Values, concatenate, take
 from logloom.errors import DatasetError
 
 _Columns = Mapping[str, Values]
@@ -93,6 +93,8 @@ def _in_order(log_id: str, parts: Sequence[_Columns]) -> _Columns:
 
 def _differ(values: Values, rows: Array) -> Array:
     """(n,) whether some rows differ from the rows after them, by their bits."""
+    if isinstance(values, Lists):
+        return np.logical_or(_differ(values.inner, rows), _differ(values.flat, rows))
     if isinstance(values, Ragged):
         return np.array(
             [

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from logloom import metrics
-from logloom.blocks import Array, Block, Ragged, Values, bytes_of
+from logloom.blocks import Array, Block, Lists, Ragged, Values, bytes_of
 from logloom.digests import digest_of, digests_of_rows
 from logloom.errors import DatasetError
 from logloom.io.storage.faults import MISSING
@@ -100,7 +100,12 @@ class StagedBlocks:
 def _buffers(values: Values) -> list[bytes | memoryview]:
     if not isinstance(values, Ragged):
         return [bytes_of(values)]
+    if isinstance(values, Lists):
+        return [*_buffers(values.inner), bytes_of(values.values)]
     return [bytes_of(values.shapes), bytes_of(values.values)]
+
+
+_LENGTHS = ColumnType(np.dtype("<i8"), (None,))  # of the lists of a row
 
 
 class _StoredColumns:
@@ -112,6 +117,10 @@ class _StoredColumns:
     def column(self, ctype: ColumnType, rows: int) -> Values:
         if not ctype.is_ragged:
             return self._array(ctype, rows)
+        if ctype.kind == "lists":
+            inner = self.column(_LENGTHS, rows)
+            assert isinstance(inner, Ragged)
+            return Lists(self._array(ctype, int(inner.values.sum())), inner.shapes[:, 0], inner.values)
         shapes = self._array(ColumnType(np.dtype("<i8"), (ctype.num_ragged,)), rows)
         if (shapes < 0).any():
             raise ValueError("a negative length")

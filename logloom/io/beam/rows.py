@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from logloom.blocks import Array, Block, Ragged, Values, python_value
+from logloom.blocks import Array, Block, Lists, Ragged, Values, python_value
 from logloom.durations import Time, nanoseconds_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
@@ -206,6 +206,11 @@ def _packed(value: Any, ctype: ColumnType) -> _Value:
         if not isinstance(value, bytes | bytearray | memoryview):
             raise ValueError(_misfit(value, ctype))
         return bytes(value)
+    if ctype.kind == "lists":
+        if not isinstance(value, list | tuple):
+            raise ValueError(_misfit(value, ctype))
+        lists = [_as_array(one, ctype.flat) for one in value]
+        return tuple(map(len, lists)), b"".join(one.tobytes() for one in lists)
     array = _as_array(value, ctype)
     data = array.tobytes()
     return (array.shape[: ctype.num_ragged], data) if ctype.is_ragged else data
@@ -333,8 +338,12 @@ def _to_block(grouped: tuple[tuple[str, int], Iterable[_Row]], schema: Schema, s
 
 
 def _unpacked(values: Sequence[Any], ctype: ColumnType) -> Values:
-    if ctype.kind != "array":
+    if ctype.kind in ("bytes", "string"):
         return Ragged.from_bytes(values)
+    if ctype.kind == "lists":
+        inner = np.array([length for lengths, _ in values for length in lengths], np.int64)
+        flat = np.frombuffer(bytearray().join(data for _, data in values), ctype.dtype)
+        return Lists(flat.reshape(-1, *ctype.tail), [len(lengths) for lengths, _ in values], inner)
     if not ctype.is_ragged:
         together = bytearray().join(values)
         return np.frombuffer(together, ctype.dtype).reshape(len(values), *ctype.tail)
@@ -431,6 +440,8 @@ def _rows_of(block: Block, schema: Schema, fields: Sequence[str]) -> Iterator[be
 
 
 def _python_values(values: Values, ctype: ColumnType) -> list[Any]:
+    if ctype.kind == "lists":
+        return [[_python(one) for one in row] for row in values]
     if ctype.kind != "array":
         return [python_value(value, ctype) for value in values]
     if isinstance(values, Ragged):

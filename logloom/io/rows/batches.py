@@ -4,8 +4,9 @@ Here: pure functions on batches, for sources of every format.
 Elsewhere: reading them (logloom.io.rows.sources), datasets (logloom.datasets.dataset).
 
 A batch of n rows is a dict. Columns of fixed shape are arrays (n, *shape); ragged ones (values, lengths) with
-values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes, strings and other Python
-objects are lists of n. `log_id` is a list, `timestamp` (n,) int64. `get_many` of all readers returns this.
+values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; lists of lists (values, counts, lengths)
+with counts (n,) of the lists of each row and lengths of all of them; bytes, strings and other Python objects
+are lists of n. `log_id` is a list, `timestamp` (n,) int64. `get_many` of all readers returns this.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Ragged, fill_missing
+from logloom.blocks import Array, Lists, Ragged, fill_missing
 from logloom.errors import UsageError
 from logloom.schema import ColumnType
 
@@ -32,7 +33,19 @@ def rows_of(batch: Batch, num_rows: int) -> list[dict[str, Any]]:
 
 def row_values(column: Any) -> Any:
     """Return a column as an object that has the value of a row by its number."""
-    return Ragged(*column) if isinstance(column, tuple) else column
+    return ragged_of(column) if isinstance(column, tuple) else column
+
+
+def ragged_of(column: tuple[Array, ...]) -> Ragged:
+    """A ragged column of a batch as blocks have it; of three arrays, lists of lists."""
+    return Lists(*column) if len(column) > 2 else Ragged(*column)
+
+
+def tuple_of(values: Ragged) -> tuple[Array, ...]:
+    """Return the inverse of `ragged_of`."""
+    if isinstance(values, Lists):
+        return values.values, values.inner.shapes[:, 0], values.inner.values
+    return values.values, values.shapes if values.shapes.shape[1] > 1 else values.shapes[:, 0]
 
 
 def stacked_rows(
@@ -51,10 +64,9 @@ def stacked_rows(
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
         ctype = types.get(name)
-        if ctype is not None and ctype.is_ragged and ctype.kind == "array":
-            column = Ragged.from_rows([np.asarray(value) for value in values], ctype)
-            lengths = column.shapes if ctype.num_ragged > 1 else column.shapes[:, 0]
-            batch[name] = (column.values, lengths)
+        if ctype is not None and ctype.is_ragged and ctype.kind in ("array", "lists"):
+            rows_of_lists = values if ctype.kind == "lists" else [np.asarray(value) for value in values]
+            batch[name] = tuple_of(Ragged.from_rows(rows_of_lists, ctype))
         elif isinstance(values[0], np.ndarray | np.generic):
             shape = values[0].shape
             odd = next((row for row, value in enumerate(values) if value.shape != shape), None)
@@ -76,8 +88,7 @@ def take(batch: Batch, rows: Ints) -> Batch:
 
 def _take(column: Any, rows: Ints) -> Any:
     if isinstance(column, tuple):
-        taken = Ragged(*column).take(rows)
-        return taken.values, taken.shapes if column[1].ndim > 1 else taken.shapes[:, 0]
+        return tuple_of(ragged_of(column).take(rows))
     return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows.tolist()]
 
 
@@ -102,8 +113,7 @@ def scattered(
                 whole[where] = column
             batch[name] = whole
         elif isinstance(first, tuple):
-            values = np.concatenate([values for values, _ in columns])
-            batch[name] = _take((values, np.concatenate([lengths for _, lengths in columns])), order)
+            batch[name] = _take(tuple(map(np.concatenate, zip(*columns, strict=True))), order)
         else:
             batch[name] = _take([value for column in columns for value in column], order)
     return batch
@@ -131,7 +141,7 @@ def filled_up(
         elif isinstance(column, tuple):
             lengths = np.zeros((len(exists), *column[1].shape[1:]), np.int64)
             lengths[exists] = column[1]
-            whole[name] = (column[0], lengths)
+            whole[name] = (column[0], lengths, *column[2:])
         else:
             values: list[Any] = [_empty_value(types.get(name))] * len(exists)
             for row, value in zip(np.flatnonzero(exists).tolist(), column, strict=True):
@@ -152,7 +162,7 @@ def folded(batch: Batch, num_windows: int, steps: int) -> Batch:
 
 def _folded(column: Any, num_windows: int, steps: int) -> Any:
     if isinstance(column, tuple):
-        return column[0], column[1].reshape(num_windows, steps, *column[1].shape[1:])
+        return column[0], column[1].reshape(num_windows, steps, *column[1].shape[1:]), *column[2:]
     if isinstance(column, np.ndarray):
         return column.reshape(num_windows, steps, *column.shape[1:])
     return [column[start * steps : (start + 1) * steps] for start in range(num_windows)]
@@ -168,9 +178,9 @@ def window_values(column: Any) -> Any:
     """Return a column of a folded batch as an object that has the value of a window by its number."""
     if not isinstance(column, tuple):
         return column
-    values, lengths = column
+    values, lengths, *inner = column
     num_windows, steps = lengths.shape[:2]
-    rows = list(Ragged(values, lengths.reshape(num_windows * steps, *lengths.shape[2:])))
+    rows = list(ragged_of((values, lengths.reshape(num_windows * steps, *lengths.shape[2:]), *inner)))
     return [rows[start * steps : (start + 1) * steps] for start in range(num_windows)]
 
 

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from logloom.blocks import Array, Block, Ragged, Values, concatenate, python_value, take
 from logloom.caching import cached_property
 from logloom.errors import DatasetError, UsageError
-from logloom.io.rows.batches import Batch, rows_of
+from logloom.io.rows.batches import Batch, ragged_of, rows_of, tuple_of
 from logloom.io.rows.log_ranges import Ints, LogRange, SourceLog, SplitLabels, Stretches
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
@@ -299,8 +299,9 @@ class RowSource(abc.ABC):
 
         Returns:
             log_id: list of n; timestamp: (n,); a column of fixed shape: (n, *shape); a ragged one: (values,
-            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and
-            strings: list of n.
+            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; lists of
+            lists: (values, counts, lengths), with counts (n,) of the lists of each row and the lengths of
+            all lists; bytes and strings: list of n.
 
         Raises:
             IndexError: there is no such row.
@@ -452,13 +453,13 @@ def check_count(place: str, rows: int, known: Stretches | None) -> None:
 
 def batched(place: str, name: str, values: Values, ctype: ColumnType) -> Any:
     """A column as batches have it."""
+    if isinstance(values, Ragged) and ctype.kind in ("array", "lists"):
+        return tuple_of(values)
     if ctype.kind != "array":
         try:
             return [python_value(value, ctype) for value in values]
         except UnicodeDecodeError as error:
             raise DatasetError(f"{place}: a value of {name} isn't UTF-8 ({error})") from error
-    if isinstance(values, Ragged):
-        return values.values, values.shapes if ctype.num_ragged > 1 else values.shapes[:, 0]
     return values
 
 
@@ -469,7 +470,7 @@ def values_of(column: Any, place: str) -> Values:
         UsageError: Python objects, which blocks don't hold.
     """
     if isinstance(column, tuple):
-        return Ragged(*column)
+        return ragged_of(column)
     if isinstance(column, list):
         return Ragged.from_bytes([v.encode() if isinstance(v, str) else v for v in column])
     if column.dtype.hasobject:

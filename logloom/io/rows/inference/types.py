@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Ragged, Values, column_of_rows, empty
+from logloom.blocks import Array, Lists, Ragged, Values, column_of_rows, empty, has_form
 from logloom.inference import Kind, common_shape, kind_of
 from logloom.schema import (
     COLUMN_NAME,
@@ -46,7 +46,7 @@ class RawColumn:
         problem: why no column has such values, which are None then; or "".
     """
 
-    values: Array | Ragged | list[Any]
+    values: Array | Ragged | list[Any]  # Lists need no declared type
     ctype: ColumnType | None = None
     is_sequence: bool = False
     available: NDArray[np.bool_] | None = None
@@ -94,6 +94,10 @@ class SeenColumn:
         if column.ctype is not None:
             return cls(column.ctype.kind, column.ctype.dtype, declared=column.ctype, sampled=sampled)
         values = column.values
+        if isinstance(values, Lists):
+            shape = (0, 0, *values.tail)
+            dtype = plain_dtype(values.dtype)
+            return cls("lists", dtype, shape, shape, sampled=sampled, loosest=column.loosest)
         if isinstance(values, np.ndarray):
             return cls._of_shapes(
                 [(values.dtype, values.shape[1:])] if len(values) else [], column.is_sequence, sampled
@@ -133,7 +137,8 @@ class SeenColumn:
             return replace(
                 known, is_sequence=sequence, sampled=sampled, loosest=self.loosest or other.loosest
             )
-        if self.kind != other.kind:
+        kinds = {self.kind, other.kind}
+        if len(kinds) > 1 and kinds != {"array", "lists"}:
             raise UnfitValuesError(f"rows are of different kinds: {self.kind}, {other.kind}")
         if self.declared != other.declared:
             raise UnfitValuesError(f"files say different types: {self.declared}, {other.declared}")
@@ -145,9 +150,12 @@ class SeenColumn:
             declared = replace(declared, attributes=tuple(sorted(both)))
         low = tuple(map(min, self.low, other.low))
         high = tuple(map(max, self.high, other.high))
+        if "lists" in kinds and low[2:] != high[2:]:
+            raise UnfitValuesError(f"elements of lists are of different shapes: {low[2:]}, {high[2:]}")
         dtype = _common(self.dtype, other.dtype)
         return replace(
             self,
+            kind="lists" if "lists" in kinds else self.kind,
             dtype=dtype,
             low=low,
             high=high,
@@ -170,11 +178,14 @@ class SeenColumn:
             return self.loosest
         if self.dtype is None:
             raise UnfitValuesError("no row has a value, so nothing says its type")
+        unit = "ns" if self.dtype.kind in "mM" else ""
+        if self.kind == "lists":
+            return ColumnType(_stored(self.dtype), (None, None, *self.high[2:]), self.kind, unit)
         if self.kind != "array":
             return ColumnType(self.dtype, (None,), self.kind)
         of_sequence = [(None, *self.high[1:])] if self.is_sequence else []
         shape = common_shape([self.low, self.high, *of_sequence]) or ()
-        return ColumnType(_stored(self.dtype), shape, unit="ns" if self.dtype.kind in "mM" else "")
+        return ColumnType(_stored(self.dtype), shape, unit=unit)
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -219,9 +230,10 @@ def stacked(column: RawColumn, ctype: ColumnType) -> Values:
     if isinstance(values, list) and column.available is not None and not column.available.any():
         return missing_rows(ctype, len(values))
     if isinstance(values, Ragged):
-        if (values.dtype, values.tail, values.shapes.shape[1]) != (ctype.dtype, ctype.tail, ctype.num_ragged):
+        is_inferred = isinstance(values, Lists) and column.ctype is None  # text may be narrower
+        if not has_form(values, ctype) or not (is_inferred or values.dtype == ctype.dtype):
             raise UnfitValuesError(f"{values.dtype} rows, should be {ctype}")
-        return values
+        return values.with_values(_cast(values.values, ctype.dtype)) if is_inferred else values
     if isinstance(values, np.ndarray) and not ctype.is_ragged:
         if values.shape[1:] != ctype.tail:
             raise UnfitValuesError(f"rows of shape {values.shape[1:]}, should be {ctype}")
@@ -239,10 +251,12 @@ def missing_rows(ctype: ColumnType, num_rows: int) -> Values:
 
 def _stacked_rows(rows: Sequence[Any], ctype: ColumnType) -> Values:
     missing = missing_rows(ctype, 1)[0]
-    arrays = []
+    arrays: list[Any] = []
     for number, row in enumerate(rows):
         if row is None:
             arrays.append(missing)
+        elif ctype.kind == "lists":
+            arrays.append([_cast(one, ctype.dtype) for one in row])
         elif kind_of(type(row)) != ctype.kind:
             raise UnfitValuesError(f"row {number} of the batch is {kind_of(type(row))}, should be {ctype}")
         elif ctype.kind == "array":
