@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Array, Block, Ragged, Values
+from logloom.blocks import Array, Block, Lists, Ragged, Values
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 START = 1_700_000_000_000_000_000
@@ -26,12 +26,15 @@ TYPES = [
     ColumnType(STRUCT, (None,)),
     ColumnType(np.dtype("<f4"), (None, 4)),
     ColumnType(np.dtype("u1"), (None, None, None)),
+    ColumnType(np.dtype("<f8"), (None, None), "lists"),
+    ColumnType(STRUCT, (None, None), "lists"),
+    ColumnType(np.dtype("<i2"), (None, None, 3), "lists"),
     ColumnType(np.dtype("<U7")),
     ColumnType(np.dtype("<f8"), (3000,)),  # of which few rows are many bytes
     BYTES,
     STRING,
 ]
-"""Column types of every kind that a format has to hold: numbers, text, bytes, structures, ragged."""
+"""Column types of every kind that a format has to hold: numbers, text, bytes, structures, ragged, lists."""
 SCHEMA = Schema(
     {
         "camera.front": BYTES,
@@ -73,6 +76,11 @@ def random_column(rng: np.random.Generator, ctype: ColumnType, num_rows: int) ->
     if ctype.kind == "string":
         words = ['"quoted"', "né %s %d", "", "line\nbreak\0", "日本", "{}", "\\u0000"]
         return Ragged.from_bytes([str(rng.choice(words)).encode() for _ in range(num_rows)])
+    if ctype.kind == "lists":
+        counts = rng.integers(0, 4, num_rows)
+        lengths = rng.integers(0, 4, int(counts.sum()))
+        values = random_array(rng, ctype.dtype, (int(lengths.sum()), *ctype.tail))
+        return Lists(values, counts, lengths)
     if ctype.is_ragged:
         shapes = rng.integers(0, 5, (num_rows, ctype.num_ragged))
         rows = [random_array(rng, ctype.dtype, (*map(int, shape), *ctype.tail)) for shape in shapes]
@@ -112,6 +120,10 @@ def assert_equal_values(found: Any, expected: Any) -> None:
         assert found.dtype == expected.dtype
         assert found.shape == expected.shape
         assert found.tobytes() == expected.tobytes()
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for found_item, expected_item in zip(found, expected, strict=True):
+            assert_equal_values(found_item, expected_item)
     else:
         assert found == expected
 

@@ -18,7 +18,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.beam import GroupRows, field_of, to_rows
 from logloom.io.beam.rows import _by_span, _known
 from logloom.schema import BYTES, STRING, ColumnType, Schema
-from logloom.testing.rows import SCHEMA, TYPES, cut, random_block, rows_in
+from logloom.testing.rows import SCHEMA, TYPES, assert_equal_values, cut, random_block, rows_in
 from tests.cases import case
 
 SPEED = Schema({"speed": ColumnType("<f4")})
@@ -93,8 +93,7 @@ def test_dicts_of_each_type_become_blocks_of_the_same_bits():
         found = rows_in(blocks, schema)
         for one, other in zip(found, expected, strict=True):
             for name in schema.columns:
-                a, b = np.asarray(one[name]), np.asarray(other[name])
-                assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()), name
+                assert_equal_values(one[name], other[name])
 
     with beam.Pipeline() as pipeline:
         collect(pipeline | beam.Create(expected[::-1]) | GroupRows(schema), check)

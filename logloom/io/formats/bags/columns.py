@@ -18,14 +18,16 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Ragged, Values, bytes_of, column_of_rows
+from logloom.blocks import Array, Lists, Ragged, Values, bytes_of, column_of_rows
 from logloom.errors import UsageError
 from logloom.io.formats.bags.bag import Buffer
 from logloom.io.formats.bags.codecs import ArrayDecoder, array_head, decode_msgpack, decode_tree, encode_tree
+from logloom.io.rows.flat_lists import LENGTHS, lists_of
 from logloom.schema import ColumnType, Schema
 
 META = "meta"
 KINDS_OF_BYTES = ("bytes", "jpg", "png", "mp4", "webm", "msgpack")  # what a bytes column may be called
+_VALUES, _LENGTHS = "values", "lengths"  # of the tree of a row of lists of lists
 _LAID_OUT = 4096  # fixed-size values up to this many bytes are copied next to their heads
 
 Records = tuple[Iterable[Buffer], NDArray[np.int64]]
@@ -33,9 +35,9 @@ Records = tuple[Iterable[Buffer], NDArray[np.int64]]
 
 def default_type(ctype: ColumnType) -> str:
     """The type of a column without one in the recipe."""
-    if ctype.kind != "array":
+    if ctype.kind in ("bytes", "string"):
         return {"string": "utf8", "bytes": "bytes"}[ctype.kind]
-    if ctype.dtype.names is not None:
+    if ctype.dtype.names is not None or ctype.kind == "lists":
         return "tree"
     return "i64" if ctype.dtype == np.dtype("<i8") and ctype.shape == () else "array"
 
@@ -102,6 +104,11 @@ def records_of(type_name: str, ctype: ColumnType, values: Values) -> Records:
     """
     if values.dtype != ctype.dtype or isinstance(values, Ragged) != ctype.is_ragged:
         raise UsageError(f"its values are {values.dtype}, the schema says {ctype}")
+    if isinstance(values, Lists) != (ctype.kind == "lists"):
+        raise UsageError(f"its values are no lists of lists, or some, the schema says {ctype}")
+    if isinstance(values, Lists):  # before the lists of a row, which a tree would have one by one
+        rows = zip(values.flat, values.inner, strict=True)
+        return _sized([encode_tree({_VALUES: flat, _LENGTHS: inner}) for flat, inner in rows])
     if type_name == "tree":
         return _sized([encode_tree(value) for value in values])
     if ctype.kind != "array":
@@ -159,6 +166,8 @@ def column_from(type_name: str, ctype: ColumnType, data: bytes, limits: Sequence
         if len(data) != 8 * count or any(b - a != 8 for a, b in itertools.pairwise(limits)):
             raise ValueError("records that are not of 8 bytes")
         return np.frombuffer(data, "<i8").copy()
+    if ctype.kind == "lists":
+        return _lists_from([decode_tree(data[a:b]) for a, b in itertools.pairwise(limits)], ctype)
     if ctype.kind != "array":
         return Ragged(np.frombuffer(data, np.uint8), np.diff(np.array(limits, np.int64)))
     if type_name == "tree":
@@ -168,6 +177,14 @@ def column_from(type_name: str, ctype: ColumnType, data: bytes, limits: Sequence
     if not ctype.is_ragged and (column := _uniform(ctype, data, limits)) is not None:
         return column
     return column_of_rows([_checked(array, ctype) for array in ArrayDecoder().many(data, limits)], ctype)
+
+
+def _lists_from(trees: Sequence[Any], ctype: ColumnType) -> Values:
+    if any(not isinstance(tree, dict) or list(tree) != [_VALUES, _LENGTHS] for tree in trees):
+        raise ValueError(f"no lists of lists, the schema says {ctype}")
+    flat = [_from_tree(tree[_VALUES], ctype.flat) for tree in trees]
+    inner = [_from_tree(tree[_LENGTHS], LENGTHS) for tree in trees]
+    return lists_of(column_of_rows(flat, ctype.flat), column_of_rows(inner, LENGTHS))
 
 
 def _uniform(ctype: ColumnType, data: bytes, limits: Sequence[int]) -> Array | None:

@@ -6,7 +6,8 @@ Elsewhere: which columns form a group (logloom.io.formats.table.groups), files o
 
 A chunk contains the group's columns in schema order, each starting at a multiple of 8 bytes: little-endian
 values in C order, as in memory. Ragged, bytes and string columns are preceded by their leading lengths, one
-u64 each. A chunk is padded with zeros to a multiple of 8, so that concatenated chunks stay aligned.
+u64 each. Lists of lists are bytes (`packed_lists`). A chunk is padded with zeros to a multiple of 8, so that
+concatenated chunks stay aligned.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Ragged, Values
+from logloom.blocks import Array, Lists, Ragged, Values, bytes_of
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
-from logloom.schema import ColumnType
+from logloom.schema import BYTES, ColumnType
 from logloom.values import dataclass
 
 Buffer = bytes | memoryview
@@ -50,7 +51,7 @@ class Layout:
     """The layout of a group's columns in its chunks.
 
     Attributes:
-        columns: name to type, in schema order.
+        columns: name to type, in schema order; lists of lists become bytes.
         starts: byte offset of each column that has the same offset in every chunk.
         size: of every chunk, or None if it differs by row.
     """
@@ -60,6 +61,8 @@ class Layout:
     size: int | None = field(init=False)
 
     def __post_init__(self) -> None:
+        columns = {name: BYTES if t.kind == "lists" else t for name, t in self.columns.items()}
+        object.__setattr__(self, "columns", columns)
         starts: dict[str, int] = {}
         end: int | None = 0
         for name, ctype in self.columns.items():
@@ -76,6 +79,8 @@ class Layout:
         Args:
             values: at least the group's columns: (num_rows, *shape), or as Ragged (fixed shapes too).
         """
+        lists = {n: packed_lists(v) for n in self.columns if isinstance(v := values[n], Lists)}
+        values = {**values, **lists} if lists else values
         arrays = {name: v for name in self.columns if isinstance(v := values[name], np.ndarray)}
         if self.size is not None and len(arrays) == len(self.columns):
             return _encode_fixed(self, arrays, num_rows)
@@ -115,6 +120,37 @@ class Layout:
         if self.size is not None:
             return _fixed_decoder(self, names)
         return _walking_decoder(self, names)
+
+
+def packed_lists(values: Lists) -> Ragged:
+    """Return the bytes of each row: u64 number of lists, u64 length of each, then all elements."""
+    rows = zip(values.inner, values.flat, strict=True)
+    return Ragged.from_bytes(
+        [np.array([len(inner), *inner], "<u8").tobytes() + bytes_of(flat) for inner, flat in rows]
+    )
+
+
+def unpacked_lists(rows: Sequence[bytes], ctype: ColumnType) -> Lists:
+    """Return the inverse of `packed_lists`; a row of no bytes has no lists.
+
+    Raises:
+        DatasetError: no such bytes.
+    """
+    width, counts = row_bytes(ctype), []
+    lengths: list[int] = []
+    parts: list[bytes] = []
+    for row in rows:
+        words = np.frombuffer(row, "<u8", len(row) // 8)
+        count = int(words[0]) if len(words) else 0
+        found = words[1 : count + 1].tolist() if count < len(words) else []
+        start = 8 * (1 + count) if row else 0
+        if len(found) != count or len(row) - start != sum(found) * width:
+            raise DatasetError(f"{len(row)} bytes that are no {ctype}")
+        counts.append(count)
+        lengths += found
+        parts.append(row[start:])
+    values = np.frombuffer(bytearray().join(parts), ctype.dtype).reshape(-1, *ctype.tail)
+    return Lists(values, counts, np.array(lengths, np.int64))
 
 
 def _encode_fixed(layout: Layout, values: Mapping[str, Array], num_rows: int) -> Sequence[Chunk]:

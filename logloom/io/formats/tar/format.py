@@ -17,6 +17,7 @@ from logloom.io.formats.interface import Format, UnitContext, Writer
 from logloom.io.formats.tar.npy import npy_header
 from logloom.io.formats.tar.samples import EXTENSION, META, key_before, members_of
 from logloom.io.formats.unit_summary import Closed, check_unit
+from logloom.io.rows.flat_lists import flat_problems
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.braces import braceexpand
@@ -132,7 +133,7 @@ class TarFormat(Format):
 
 
 def _problems(stored: Schema, ext: Mapping[str, str]) -> list[str]:
-    problems = []
+    problems = flat_problems(stored.columns)
     for name, ctype in stored.columns.items():
         problems += _column_problems(name, ctype)
     for name, extension in ext.items():

@@ -19,6 +19,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.tar.compression import unpacked
 from logloom.io.formats.tar.index import ShardIndex, index_of
 from logloom.io.formats.tar.samples import META, column_of, decode, decode_meta, parse_key
+from logloom.io.rows.flat_lists import LENGTHS, flat_types, lengths_name, lists_of
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import Columns, Run
 from logloom.io.rows.unit_rows import UnitRows, uris_of
@@ -305,6 +306,21 @@ def _place(shard: _Shard, sample: int, name: str) -> str:
 
 
 def _decode_columns(
+    shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
+) -> dict[str, Values | list[Array]]:
+    types = schema.all
+    lists = {name: types[name] for name in names if types[name].kind == "lists"}
+    if not lists:
+        return _decode_members(shard, start, stop, names, schema)
+    flat = Schema(flat_types(schema.columns), schema.sampled)
+    found = _decode_members(shard, start, stop, (*names, *map(lengths_name, lists)), flat)
+    for name, ctype in lists.items():
+        parts = found[name], found.pop(lengths_name(name))
+        found[name] = lists_of(_column(parts[0], ctype.flat), _column(parts[1], LENGTHS))
+    return found
+
+
+def _decode_members(
     shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
 ) -> dict[str, Values | list[Array]]:
     index, place = shard.index, shard.source.name

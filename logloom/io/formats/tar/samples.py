@@ -3,8 +3,9 @@
 Here: `Member`, `members_of`, the rules for sample keys, and encoding and decoding of members.
 Elsewhere: the archive (headers, writer, index), the small values of a row (sample_json).
 A row is the sample `<log_id>/<timestamp>`; its members are `<key>.<column>.<ext>`, sorted, and
-`<key>.meta.json` with log_id, timestamp, scalars, strings, ages and availabilities. Arrays are .npy; bytes
-are kept as they are. The form of a column follows from its declared type alone.
+`<key>.meta.json` with log_id, timestamp, scalars, strings, ages and availabilities. Arrays are .npy, lists of
+lists two of them: all elements, and `<column>.lengths.npy`; bytes are kept as they are. The form of a column
+follows from its declared type alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from logloom.blocks import Array, Ragged, Values, bytes_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.tar.npy import npy_header, read_npy
 from logloom.io.formats.tar.sample_json import fits_meta, parse_meta, read_column, write_meta
+from logloom.io.rows.flat_lists import flat_types
 from logloom.schema import ColumnType, Schema
 from logloom.values import dataclass
 
@@ -86,7 +88,7 @@ def members_of(schema: Schema, ext: Mapping[str, str]) -> list[Member]:
     """The members of a sample, in the order in which they are in it."""
     small = {name: ctype for name, ctype in schema.columns.items() if fits_meta(ctype)}
     members = [Member(META, "meta", {**small, **schema.meta})]
-    for name, ctype in schema.columns.items():
+    for name, ctype in flat_types(schema.columns).items():
         if name not in small:
             raw = ctype.kind == "bytes"
             extension = ext.get(name, "bin") if raw else "npy"

@@ -11,6 +11,7 @@ import itertools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from logloom.blocks import Array, Block
 from logloom.io.formats.tar.headers import BLOCK, END, HeaderTemplate, check_size, padded
 from logloom.io.formats.tar.npy import npy_header
 from logloom.io.formats.tar.samples import Buffer, Member, RowValues, key_before, members_of, rows_of
+from logloom.io.rows.flat_lists import flat_columns, flat_types
 from logloom.io.rows.row_order import RowOrder
 from logloom.io.storage.filesystems import explained
 from logloom.schema import Schema
@@ -42,7 +44,8 @@ class TarWriter:
         """
         self.path = pathlib.Path(path)
         self._members = members_of(schema, ext or {})
-        self._types = schema.all
+        self._schema = schema
+        self._types = flat_types(schema.all)
         self._file: io.FileIO | None = None
         self._templates: dict[int, list[HeaderTemplate]] = {}
         self._order = RowOrder(f"{self.path}", "a shard")
@@ -63,6 +66,8 @@ class TarWriter:
         if len(block) == 0:
             return
         self._order.check(block)
+        if len(self._types) > len(self._schema.all):
+            block = replace(block, columns=flat_columns(block.columns, self._schema.all))
         for start in range(0, len(block), _ROWS):
             stop = min(start + _ROWS, len(block))
             for first, last in _same_width(block.timestamp[start:stop]):

@@ -144,7 +144,7 @@ def _layout(
     length = sum(_lengths(units, array)) + (array.axis == "bounds")
     ctype = schema.columns.get(array.column)
     # Encoded images don't get smaller.
-    plain = array.part == "data" and ctype is not None and ctype.kind != "array"
+    plain = array.part == "data" and ctype is not None and ctype.kind in ("bytes", "string")
     return ArrayLayout.choose(array, length, options, plain)
 
 

@@ -5,7 +5,8 @@ Elsewhere: cutting arrays into files (layout), bytes (shards).
 
 A column of fixed shape is one array, a structured one an array for each field (`c.x`, `c.pose.id`). A ragged
 column is its concatenated values and `c.offsets` (N + 1), where each row starts; with more than one ragged
-axis also `c.shapes` (N, axes). bytes and strings are ragged uint8.
+axis also `c.shapes` (N, axes). bytes and strings are ragged uint8. Lists of lists are two ragged columns: all
+elements of a row, and `c.lengths`, the lengths of its lists.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from logloom.blocks import Array, Block, Ragged, Values, cut_by_bytes
+from logloom.blocks import Array, Block, Lists, Ragged, Values, cut_by_bytes
 from logloom.errors import DatasetError, UsageError
+from logloom.io.rows.flat_lists import LENGTHS, flat_problems, flat_types, lengths_name, lists_of
 from logloom.schema import TIMESTAMP, ColumnType, Schema
 from logloom.values import dataclass
 
@@ -90,15 +92,15 @@ def _fields(
 
 def arrays_of(schema: Schema) -> dict[str, LogArray]:
     """All arrays of a log by name, `timestamp` first."""
-    columns = {"timestamp": TIMESTAMP, **schema.all}
+    columns = flat_types({"timestamp": TIMESTAMP, **schema.all})
     return {array.name: array for name, ctype in columns.items() for array in column_arrays(name, ctype)}
 
 
 def problems_of(schema: Schema) -> list[str]:
     """List why columns can't be arrays, one line each."""
-    problems = []
+    problems = flat_problems(schema.columns)
     owners: dict[str, str] = {}
-    for name, ctype in schema.all.items():
+    for name, ctype in flat_types(schema.all).items():
         for array in column_arrays(name, ctype):
             size = array.dtype.itemsize
             if array.dtype.kind not in _KINDS or not 0 < size <= _WIDEST.get(array.dtype.kind, size):
@@ -165,12 +167,28 @@ def read_columns(
 
 def read_column(read: ReadArray, name: str, ctype: ColumnType, start: int, stop: int, place: str) -> Values:
     """Rows [start, stop) of one column."""
+    if ctype.kind == "lists":
+        parts = {name: ctype.flat, lengths_name(name): LENGTHS}
+        flat, lengths = read_columns(read, parts, start, stop, place).values()
+        return checked_lists(flat, lengths, f"{place}/{name}")
     if not ctype.is_ragged:
         return _data(read, name, ctype, start, stop)
     bounds = read_bounds(read, name, start, stop, place)
     shapes = read(f"{name}.shapes", start, stop) if ctype.num_ragged > 1 else np.diff(bounds)[:, None]
     check_shapes(shapes, np.diff(bounds), f"{place}/{name}", np.arange(start, stop))
     return Ragged(_data(read, name, ctype, int(bounds[0]), int(bounds[-1])), shapes)
+
+
+def checked_lists(flat: Values, lengths: Values, place: str) -> Lists:
+    """Return lists of lists from the two columns that they are stored as.
+
+    Raises:
+        DatasetError: the two disagree.
+    """
+    try:
+        return lists_of(flat, lengths)
+    except ValueError as error:
+        raise DatasetError(f"{place}: {error}: damaged") from error
 
 
 def check_shapes(shapes: Array, lengths: Array, place: str, rows: Array) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from logloom.errors import DatasetError
 from logloom.io.formats.zarr.columns import LogArray
 from logloom.io.formats.zarr.layout import json_bytes
+from logloom.io.rows.flat_lists import flat_types, lengths_name
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
 
@@ -50,7 +51,7 @@ def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
             "standard_name": "time",
             "units": "nanoseconds since 1970-01-01",
         }
-    ctype = schema.all[array.column]
+    ctype = flat_types(schema.all)[array.column]
     if array.part == "offsets":
         return {"long_name": f"where each row of {array.column} starts, and where the last one ends"}
     if array.part == "shapes":
@@ -66,6 +67,8 @@ def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
         attributes["comment"] = "UTF-8"
     related = [f"{array.column}.offsets"] if ctype.is_ragged else []
     related += [f"{array.column}.shapes"] if ctype.num_ragged > 1 else []
+    if array.column in schema.columns and schema.columns[array.column].kind == "lists":
+        related.append(lengths_name(array.column))
     if array.column in schema.sampled:
         related += [f"{array.column}.age", f"{array.column}.available"]
     if related:

@@ -18,10 +18,11 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.chunk_files import read_file
 from logloom.io.formats.zarr.array_reader import ArrayReader
-from logloom.io.formats.zarr.columns import arrays_of, check_shapes, join_fields, read_blocks
+from logloom.io.formats.zarr.columns import arrays_of, check_shapes, checked_lists, join_fields, read_blocks
 from logloom.io.formats.zarr.groups import ATTRIBUTE, VERSION, log_problems
 from logloom.io.formats.zarr.layout import ArrayLayout
-from logloom.io.rows.batches import Batch, rows_of
+from logloom.io.rows.batches import Batch, rows_of, tuple_of
+from logloom.io.rows.flat_lists import LENGTHS, lengths_name
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches, parts_of
 from logloom.io.rows.sources import BLOCK_BYTES, DatasetSource, check_count
 from logloom.io.storage.folders import content_of, files_below
@@ -157,8 +158,7 @@ class ZarrReader(DatasetSource):
         batch: Batch = self._gather(positions, names, out or {})
         for name, values in batch.items():
             if isinstance(values, Ragged):
-                lengths = values.shapes if values.shapes.shape[1] > 1 else values.shapes[:, 0]
-                batch[name] = (values.values, lengths)
+                batch[name] = tuple_of(values)
             elif out and name in out and isinstance(values, np.ndarray):
                 if values is not out[name]:
                     out[name][...] = values
@@ -201,7 +201,7 @@ def _scattered(
         for where, values in found:
             for place, row in zip(where.tolist(), values, strict=True):
                 rows[place] = row
-        return rows if ctype.kind != "array" else Ragged.from_rows(rows, ctype)
+        return rows if ctype.kind in ("bytes", "string") else Ragged.from_rows(rows, ctype)
     joined = np.empty((num_rows, *ctype.tail), ctype.dtype)
     for where, values in found:
         joined[where] = values
@@ -274,6 +274,11 @@ class LogReader:
         Args:
             out: where values of fixed shape may be put, if it has their shape and type.
         """
+        if ctype.kind == "lists":
+            flat, lengths = self.take(name, ctype.flat, rows), self.take(lengths_name(name), LENGTHS, rows)
+            assert isinstance(flat, Ragged)
+            assert isinstance(lengths, Ragged)
+            return checked_lists(flat, lengths, f"{self.place}/{name}")
         if not ctype.is_ragged:
             into = out if ctype.dtype.names is None else None
             return join_fields(name, ctype, len(rows), lambda array: self.arrays[array].take(rows, into))

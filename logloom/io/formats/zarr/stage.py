@@ -22,6 +22,7 @@ from logloom.io.formats.interface import UnitContext
 from logloom.io.formats.stages import StageReader, StageWriter, read_entries
 from logloom.io.formats.unit_summary import Closed
 from logloom.io.formats.zarr.columns import LogArray, array_values, arrays_of, read_blocks
+from logloom.io.rows.flat_lists import flat_columns, flat_types
 from logloom.io.storage.files import File
 from logloom.io.storage.metadata import Count, Int64
 from logloom.schema import TIMESTAMP, Schema
@@ -67,7 +68,8 @@ class ZarrStageWriter(StageWriter):
 
     def __init__(self, directory: pathlib.Path, schema: Schema, context: UnitContext):
         super().__init__(directory, context)
-        self._types = {"timestamp": TIMESTAMP, **schema.all}
+        self._columns = schema.all
+        self._types = flat_types({"timestamp": TIMESTAMP, **schema.all})
         self._staged = staged_arrays(schema)
         self._slab: dict[str, Array] = {}
         self._filled = 0
@@ -75,9 +77,10 @@ class ZarrStageWriter(StageWriter):
 
     def stage(self, block: Block) -> None:
         small: dict[str, Array] = {}
+        columns = flat_columns(block.columns, self._columns)
         for name, staged in self._staged.items():
             array = staged.array
-            values = block.columns[array.column]
+            values = columns[array.column]
             pieces = array_values(array, self._types[array.column], values)
             if staged.before < 0:
                 for piece in pieces:
@@ -88,7 +91,7 @@ class ZarrStageWriter(StageWriter):
                     small[name] = small[name] + self._values[array.column]
         self._fill(small, len(block))
         for name in self._values:
-            values = block.columns[name]
+            values = columns[name]
             assert isinstance(values, Ragged)
             self._values[name] += int(values.lengths.sum())
 

@@ -16,15 +16,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from logloom.blocks import Lists
 from logloom.durations import Time, nanoseconds_of
 from logloom.errors import DatasetError, UsageError
+from logloom.io.formats.table.chunks import unpacked_lists
 from logloom.io.formats.table.read.frames import Ints, OpenFrame, joined_frame, open_frame
 from logloom.io.formats.table.read.plan_reader import PlanReader, at_positions
 from logloom.io.formats.table.read.plans import Cost, Patterns, Plans, ReadPlan, cost_of
 from logloom.io.formats.table.read.range_reader import RangeReader
 from logloom.io.formats.table.read.windows import RowWindow, Windows, steps_of
+from logloom.io.rows.batches import tuple_of
 from logloom.io.storage.remote.range_requests import LOCAL_GAP, REMOTE_GAP
-from logloom.schema import Schema
+from logloom.schema import ColumnType, Schema
 
 OnEdge = Literal["error", "drop", "pad"]
 
@@ -114,6 +117,7 @@ class RowLoader:
         self._may_lack = bool(frame.may_lack)
         self._plans = Plans(frame, reader, columns)
         self.schema: Schema = self._plans.schema
+        self._lists = {name: t for name, t in self.schema.columns.items() if t.kind == "lists"}
 
     def __len__(self) -> int:
         return self._length
@@ -159,7 +163,7 @@ class RowLoader:
             pos = self._position(pos)
         plan = self._plans.of_row(columns, pos)
         if self._check or self._may_lack:
-            return self._read.rows(plan, at_positions(np.array([pos])))[0]
+            return self._with_lists(self._read.rows(plan, at_positions(np.array([pos]))))[0]
         row = plan.template.copy()
         if self._log_ids is not None:
             row["log_id"] = self._log_ids[1][self._log_ids[0].item(pos)]
@@ -177,7 +181,31 @@ class RowLoader:
                 plan, at_positions(np.array([pos]))
             )  # so that the error can say which chunk it was
             raise
-        return row
+        return self._with_lists([row])[0] if self._lists else row
+
+    def _with_lists(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Convert the bytes of lists of lists in rows."""
+        for name, ctype in self._lists.items():
+            if rows and name in rows[0]:
+                lists = self._unpacked([row[name] for row in rows], name, ctype)
+                for row, value in zip(rows, lists, strict=True):
+                    row[name] = value
+        return rows
+
+    def _stacked_lists(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Convert the bytes of lists of lists in a batch."""
+        for name, ctype in self._lists.items():
+            if name in batch:
+                batch[name] = tuple_of(self._unpacked(batch[name], name, ctype))
+        return batch
+
+    def _unpacked(self, rows: Sequence[bytes], name: str, ctype: ColumnType) -> Lists:
+        try:
+            return unpacked_lists(rows, ctype)
+        except DatasetError as error:
+            raise DatasetError(
+                f"{self._plans.place}: column {name}: {error}; see `logloom verify`"
+            ) from error
 
     def get_rows(
         self,
@@ -211,12 +239,12 @@ class RowLoader:
         plan = self._plans.of_row(columns, pos, max(1, len(steps)))
         if consecutive and self._windows.holds(pos, low, high):
             first = pos + steps.item(0)
-            rows = self._read.run(plan, first, first + len(steps))
+            rows = self._with_lists(self._read.run(plan, first, first + len(steps)))
             return (rows, np.ones(len(rows), np.bool_)) if on_edge == "pad" else rows
         window = self._windows.around(pos, steps, low, high)
         if on_edge == "error" and not window.exists.all():
             self._refuse(pos, steps, window)
-        rows = self._read.rows(plan, window)
+        rows = self._with_lists(self._read.rows(plan, window))
         if on_edge == "pad":
             return rows, window.exists
         return (
@@ -238,8 +266,8 @@ class RowLoader:
 
         Returns:
             log_id: list of n; timestamp: (n,); a column of fixed shape: (n, *shape); a ragged one: (values,
-            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and
-            strings: list of n.
+            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; lists of
+            lists: (values, counts, lengths) as in `logloom.io.rows.batches`; bytes and strings: list of n.
 
         Raises:
             RowPositionError: there is no such position.
@@ -250,7 +278,7 @@ class RowLoader:
         where = self._positions(positions)
         plan = self._plans.of_rows(columns, where)
         _check_names(out, plan)
-        return _with_stamps(self._read.batch(plan, [at_positions(where)], out), out)
+        return self._stacked_lists(_with_stamps(self._read.batch(plan, [at_positions(where)], out), out))
 
     def get_window_many(
         self,
@@ -292,7 +320,7 @@ class RowLoader:
         inside = [window.positions for window in windows if window.positions is not None]
         if len(inside) == len(windows):
             windows = [at_positions(np.concatenate(inside))]
-        batch = _with_stamps(self._read.batch(plan, windows, out), out)
+        batch = self._stacked_lists(_with_stamps(self._read.batch(plan, windows, out), out))
         mask = np.concatenate([window.exists for window in windows])
         shape = (len(where), len(steps))
         return {name: _folded(column, shape) for name, column in batch.items()}, mask.reshape(shape)
@@ -373,8 +401,8 @@ def _with_stamps(batch: dict[str, Any], out: Mapping[str, Any] | None) -> dict[s
 def _folded(column: Any, shape: tuple[int, int]) -> Any:
     """A column of n·k rows as n windows of k."""
     if isinstance(column, tuple):
-        values, lengths = column
-        return values, lengths.reshape(*shape, *lengths.shape[1:])
+        values, lengths, *inner = column
+        return values, lengths.reshape(*shape, *lengths.shape[1:]), *inner
     if isinstance(column, np.ndarray):
         return column.reshape(*shape, *column.shape[1:])
     return [column[start : start + shape[1]] for start in range(0, len(column), shape[1] or 1)]

@@ -200,6 +200,7 @@ def _step(
 ) -> Step:
     types = table.schema.all
     layout = Layout({name: types[name] for name in table.groups[group]})
+    types = {**types, **layout.columns}
     codec = table.codecs.get(group)
     unpack = unpacker(codec, table.longest[group]) if codec else None
     decode = layout.decoder(columns)

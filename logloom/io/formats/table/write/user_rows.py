@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Block, Ragged, Values, empty
+from logloom.blocks import Array, Block, Lists, Ragged, Values, empty
 from logloom.errors import UsageError
 from logloom.inference import common_shape, kind_of
 from logloom.io.formats.table.chunks import row_bytes
@@ -311,12 +311,19 @@ def _column(name: str, values: Sequence[Any], ctype: ColumnType, first: int) -> 
         together = np.array(values)
         if together.dtype.kind in "biufc" and together.ndim == 1 and _fits(together, ctype.dtype):
             return together.astype(ctype.dtype)
+    if ctype.kind == "lists":
+        lists = [_lists(name, value, ctype, first + row) for row, value in enumerate(values)]
+        return Lists.from_rows(lists, ctype)
     arrays = _as_they_are(values, ctype)
     if arrays is None:
         arrays = _arrays(name, values, ctype, first)
     if ctype.is_ragged or row_bytes(ctype) >= _STACKED:
         return Ragged.from_rows(arrays, ctype)
     return np.array(arrays, ctype.dtype).reshape(len(arrays), *ctype.tail)
+
+
+def _lists(name: str, value: Any, ctype: ColumnType, row: int) -> Sequence[Array]:
+    return _arrays(f"{name}: a list", [] if _is_null(value) else value, ctype.flat, row)
 
 
 def _as_they_are(values: Sequence[Any], ctype: ColumnType) -> Sequence[Array] | None:
