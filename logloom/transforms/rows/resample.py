@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from logloom.blocks import Array, Ragged, Values, empty, fixed_text, run_indices, take, text_lengths
+from logloom.blocks import Array, Lists, Ragged, Values, empty, fixed_text, run_indices, take, text_lengths
 from logloom.errors import LogloomError
 from logloom.resample import kernels
 from logloom.resample.kernels import Floats
@@ -209,7 +209,7 @@ def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> V
         )
     with np.errstate(all="ignore"):
         flat = kernels.cast(flat, ctype.dtype)
-    return Ragged(flat, values.shapes) if isinstance(values, Ragged) else flat
+    return values.with_values(flat) if isinstance(values, Ragged) else flat
 
 
 def _fixed(texts: Ragged, ctype: ColumnType, name: str) -> Array:
@@ -238,6 +238,10 @@ def _spread(usable: Values, available: Mask, ctype: ColumnType) -> Values:
         assert isinstance(rows, np.ndarray)
         rows[available] = usable
         return rows
+    if isinstance(usable, Lists):
+        counts = np.zeros(len(available), np.int64)
+        counts[available] = usable.inner.shapes[:, 0]
+        return Lists(usable.values, counts, usable.inner.values)
     shapes = np.zeros((len(available), ctype.num_ragged), np.int64)
     shapes[available] = usable.shapes
     if usable.is_joined:

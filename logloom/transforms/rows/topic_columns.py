@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Ragged, Values, empty, take
+from logloom.blocks import Ragged, Values, empty, has_form, take
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.catalog.labels import LogLabels
 from logloom.io.logs.interface import (
@@ -682,7 +682,7 @@ def _checked(column: ColumnPlan, values: Values) -> Values:
     """
     planned = column.message_type
     tail = values.tail if isinstance(values, Ragged) else values.shape[1:]
-    if (values.dtype, tail, isinstance(values, Ragged)) != (planned.dtype, planned.tail, planned.is_ragged):
+    if values.dtype != planned.dtype or not has_form(values, planned):
         raise LogloomError(
             f"column {column.name!r}: topic {column.topic} has {values.dtype} of shape {tail} in this log, "
             f"planned was {planned}. Logs of one recipe must agree about selected fields."

@@ -56,6 +56,7 @@ class Selection:
         width: characters kept for text inside arrays and sub-messages.
         flatten: whether a sub-message whose numbers have one type becomes a vector.
         is_inside: whether it is in an array, or a sub-message kept whole, where text has a fixed width.
+        fills: whether elements that an array within an array lacks are NaN, 0 or empty.
     """
 
     names: tuple[str, ...]
@@ -66,6 +67,23 @@ class Selection:
     inner: Selection | None = None
     flatten: bool = True
     is_inside: bool = False
+    fills: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        """Whether this is a list without fixed length."""
+        if self.array is None or self.inner is None:
+            return False
+        if isinstance(self.pick, int):
+            return self.inner.is_list
+        return self.array.length is None and self.pick is None
+
+    @property
+    def is_lists(self) -> bool:
+        """Whether this is a list, or an array of fixed length, of lists without one."""
+        if self.inner is None:
+            return False
+        return self.inner.is_lists if isinstance(self.pick, int) else self.inner.is_list
 
     @property
     def is_bytes(self) -> bool:
@@ -83,7 +101,8 @@ class Selection:
     @property
     def may_lack(self) -> bool:
         """Whether messages may lack the value, as an array may be too short."""
-        return self.least > 0 or (self.inner is not None and self.inner.may_lack)
+        lacks = self.least > 0 and not self.fills
+        return lacks or (self.inner is not None and self.inner.may_lack)
 
     @cached_property
     def within(self) -> Selection:
@@ -234,12 +253,12 @@ def _element(
     if not isinstance(field.type, Struct):
         raise UsageError(f"field {path!r}: elements of {field.name} have no fields of their own")
     inner = _select(root, field.type, rest, path, width)
-    if inner.array is not None and inner.array.length is None and not is_one:
+    if inner.is_lists and not is_one:
         raise UsageError(
-            f"field {path!r}: {rest[-1][1]} has another length in each element of {field.name}, "
-            f"which a column can't hold; take that of one element, as {field.name}[0]"
+            f"field {path!r}: a column holds lists of lists, but no lists within these; take {rest[0][1]} of "
+            f"one element, as {field.name}[0].{rest[0][1]}"
         )
-    return replace(inner, is_inside=True)
+    return replace(inner, is_inside=True, fills=not is_one)
 
 
 def _no_such_field(root: Struct, inside: Struct, name: str, path: str) -> str:
@@ -278,6 +297,8 @@ def column_type(selection: Selection) -> ColumnType:
     if selection.array is None and isinstance(selection.type, Text):
         return STRING
     dtype, shape = value_type(selection)
+    if selection.is_lists:
+        return ColumnType(dtype, (None, None, *shape[2:]), "lists")
     return ColumnType(dtype, shape)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom import blocks
-from logloom.blocks import Ragged, Values
+from logloom.blocks import Lists, Ragged, Values
 from logloom.errors import LogReadError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec
 from logloom.io.logs.messages import adapters
@@ -200,6 +200,8 @@ class ObjectDecoder(TypedDecoder):
         items = self._items(value, selection.type, selection.array)
         pick, inner = selection.pick, selection.inner
         if len(items) < selection.least:
+            if selection.fills:
+                return _missing(selection)
             raise ValueError(f"it has {len(items)} elements, fewer than {selection.least}")
         if isinstance(pick, int):
             return self._picked(items[pick], inner)
@@ -272,10 +274,8 @@ def _short(text: str, width: int) -> str:
     return text
 
 
-def _laid_out(column: Sequence[Any], selection: Selection) -> Values:
-    """Convert the values of all messages to a column."""
-    if selection.is_bytes or _is_text(selection):
-        return Ragged.from_bytes(column)
+def _layout_of(selection: Selection) -> tuple[np.dtype[Any], tuple[int | None, ...], bool]:
+    """dtype and shape of what `_picked` reads, and whether its sub-messages become vectors."""
     inmost = selection
     while inmost.inner is not None:
         inmost = inmost.inner
@@ -283,9 +283,30 @@ def _laid_out(column: Sequence[Any], selection: Selection) -> Values:
     _, shape = value_type(selection)
     if inmost.flatten and dtype.names and flat(dtype) is not None:
         shape = shape[:-1]  # the numbers of a sub-message, which are its fields until they are flattened
-    is_ragged = None in shape[:1]
-    items = list(chain.from_iterable(column)) if is_ragged else list(column)
-    tail = [length or 0 for length in shape[is_ragged:]]
+    return dtype, shape, inmost.flatten
+
+
+def _missing(selection: Selection) -> Any:
+    """Return what stands for elements that an array within an array lacks."""
+    dtype, shape, _ = _layout_of(selection)
+    missing = np.zeros([length or 0 for length in shape], dtype)
+    blocks.fill_missing(missing)
+    return missing.tolist()
+
+
+def _laid_out(column: Sequence[Any], selection: Selection) -> Values:
+    """Convert the values of all messages to a column."""
+    if selection.is_bytes or _is_text(selection):
+        return Ragged.from_bytes(column)
+    dtype, shape, is_flat = _layout_of(selection)
+    num_ragged = 2 if selection.is_lists else int(None in shape[:1])
+    levels: list[Sequence[Any]] = [column]
+    for _ in range(num_ragged):
+        levels.append(list(chain.from_iterable(levels[-1])))
+    items = list(levels[-1])
+    tail = [length or 0 for length in shape[num_ragged:]]
     values = np.array(items, dtype).reshape(len(items), *tail)
-    values = flattened(values) if inmost.flatten else values
-    return Ragged(values, [len(row) for row in column]) if is_ragged else values
+    values = flattened(values) if is_flat else values
+    if num_ragged == 2:
+        return Lists(values, *([len(one) for one in level] for level in levels[:2]))
+    return Ragged(values, [len(row) for row in column]) if num_ragged else values

@@ -14,12 +14,13 @@ import inspect
 import pathlib
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from logloom import parts
-from logloom.blocks import Array, Ragged, Values, take
+from logloom.blocks import Array, Lists, Ragged, Values, has_form, take
 from logloom.digests import ColumnDigest
 from logloom.errors import LogloomError, UsageError
 from logloom.schema import ColumnType
@@ -222,6 +223,8 @@ def _values(result: Any, ctype: ColumnType) -> Values:
     """Convert the function's result to values of a block."""
     if isinstance(result, Ragged):
         return result
+    if ctype.kind == "lists":
+        return _lists(result, ctype)
     if ctype.kind != "array":
         return Ragged.from_bytes([_as_bytes(row) for row in result])
     if ctype.is_ragged:
@@ -239,6 +242,18 @@ def _values(result: Any, ctype: ColumnType) -> Values:
     return np.asarray(result)
 
 
+def _lists(result: Any, ctype: ColumnType) -> Lists:
+    rows = [[np.asarray(one) for one in row] for row in result]
+    lists = [one for row in rows for one in row]
+    if any(one.size and one.shape[1:] != ctype.tail for one in lists):
+        raise ValueError(f"lists of shapes {sorted({one.shape for one in lists})}")
+    dtypes = {one.dtype for one in lists if one.size}
+    if len(dtypes) > 1 and ctype.dtype not in dtypes:
+        raise ValueError(f"lists of differing dtypes {', '.join(sorted(map(str, dtypes)))}")
+    dtype = ctype.dtype if len(dtypes) != 1 else dtypes.pop()
+    return Lists.from_rows(rows, replace(ctype, dtype=dtype))
+
+
 def _as_bytes(row: Any) -> bytes:
     if isinstance(row, str):
         return row.encode()
@@ -249,8 +264,7 @@ def _as_bytes(row: Any) -> bytes:
 
 def _check_shape(plan: DerivedPlan, values: Values, num_rows: int) -> None:
     if isinstance(values, Ragged):
-        fits = plan.ctype.is_ragged and values.tail == plan.ctype.tail
-        fits = fits and values.shapes.shape == (num_rows, plan.ctype.num_ragged)
+        fits = has_form(values, plan.ctype) and len(values) == num_rows
         found = f"{len(values)} ragged rows of {values.dtype}"
     else:
         fits = values.shape == (num_rows, *plan.ctype.shape)
@@ -265,7 +279,7 @@ def _check_shape(plan: DerivedPlan, values: Values, num_rows: int) -> None:
 def _read_only(values: Values) -> Values:
     """Return a read-only view, so that functions can't change columns that others use."""
     if isinstance(values, Ragged):
-        return Ragged(_frozen(values.values), values.shapes) if values.is_joined else values
+        return values.with_values(_frozen(values.values)) if values.is_joined else values
     return _frozen(values)
 
 

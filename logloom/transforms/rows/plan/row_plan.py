@@ -354,7 +354,9 @@ def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int =
     Raises:
         ValueError: the policy can't be applied to this type.
     """
-    numeric = message.kind == "array" and message.dtype.names is None and message.dtype.kind in "iufb"
+    numeric = (
+        message.kind in ("array", "lists") and message.dtype.names is None and message.dtype.kind in "iufb"
+    )
     rules = POLICIES[policy]
     result = message.dtype if rules.result is None else np.dtype(rules.result)
     shape, kind = message.shape, message.kind

@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 
+from logloom import blocks
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import FieldSpec
 from logloom.io.logs.messages.fields import MAX_VALUE_BYTES
@@ -18,6 +19,8 @@ Pose pose
 Pose[3] corners
 Box[] boxes
 Group[] groups
+Group[2] both
+Shelf[] shelves
 float32[6] six
 float32[] many
 string[2] two
@@ -45,6 +48,12 @@ float32[2] size
 MSG: pkg/Group
 uint16 id
 Box[] boxes
+float32[] weights
+string[] words
+byte[] data
+===
+MSG: pkg/Shelf
+Group[] groups
 ===
 MSG: pkg/Mixed
 builtin_interfaces/Duration age
@@ -129,13 +138,20 @@ def box(x):
     return {"kind": int(x), "pose": pose(x), "label": f"b{int(x)}", "size": [x, 2 * x]}
 
 
+def group(n):
+    words = [f"w{i}" for i in range(n)]
+    return {"id": n, "boxes": [box(1.0)] * n, "weights": [0.5] * n, "words": words, "data": [9] * n}
+
+
 def message(n):
     return {
         "header": {"stamp": {"sec": n, "nanosec": 1}, "frame_id": "map"},
         "pose": pose(float(n)),
         "corners": [pose(float(n + i)) for i in range(3)],
         "boxes": [box(float(i)) for i in range(n)],
-        "groups": [{"id": i, "boxes": [box(1.0)] * i} for i in range(n)],
+        "groups": [group(i) for i in range(n)],
+        "both": [group(n), group(1)],
+        "shelves": [{"groups": [group(i)] * i} for i in range(n)],
         "six": [float(i) for i in range(6)],
         "many": [0.5] * n,
         "two": ["left", "right"],
@@ -188,8 +204,10 @@ def test_bytes_and_strings_have_kinds_of_their_own(decode):
         ("many[1:]", r"another length in each message; write both ends, as in many\[0:3\]"),
         ("many[2:2]", r"\[2:2\] selects nothing"),
         ("many[70000]", "indices are at most 65535"),
-        ("groups[].boxes", r"another length in each element.*; take that of one element, as groups\[0\]"),
-        ("groups[1:2].boxes", "another length in each element"),
+        (
+            "shelves[].groups[].boxes",
+            r"no lists within these; take groups of one element, as shelves\[0\]\.groups",
+        ),
         ("groups", r"pkg/Group contains boxes, whose length differs"),
         ("pose[0]", "pose is no array"),
         ("six.x", r"write six\[\].x|no fields"),
@@ -210,19 +228,90 @@ def test_structured_values_of_absurd_size_are_refused(decode):
         decode.column_type(FieldSpec(("boxes",), strings=MAX_VALUE_BYTES))
 
 
+def random_group(rng):
+    boxes = [box(float(rng.integers(9))) for _ in range(rng.integers(3))]
+    weights = rng.normal(size=rng.integers(3)).astype("f4").tolist()
+    words = [f"w{i}" for i in range(rng.integers(3))]
+    return {"id": 1, "boxes": boxes, "weights": weights, "words": words, "data": [7] * rng.integers(3)}
+
+
+def test_a_path_through_two_lists_reads_lists_of_lists(decode):
+    """As in a plain loop, whatever the lengths; of struct, text, bytes and numbers."""
+    rng = np.random.default_rng(5)
+    groups = [[random_group(rng) for _ in range(rng.integers(4))] for _ in range(by_tier(60, 600))]
+    both = [[random_group(rng) for _ in range(2)] for _ in groups]
+    shelves = [[{"groups": own}] for own in groups]
+    made = zip(groups, both, shelves, strict=True)
+    messages = [message(3) | {"groups": one, "both": two, "shelves": three} for one, two, three in made]
+    raw = raw_messages([serialize(decode.root, one) for one in messages])
+    as_tuple = lambda b: (b["kind"], (b["pose"]["position"], b["pose"]["yaw"]), b["label"], b["size"])  # noqa: E731
+    reads = {
+        "groups[].weights": ("<f4", (), lambda g: g["weights"]),
+        "groups[].words": ("<U8", (), lambda g: g["words"]),
+        "groups[].data": ("u1", (), lambda g: g["data"]),
+        "groups[].boxes[].kind": ("u1", (), lambda g: [b["kind"] for b in g["boxes"]]),
+        "groups[].boxes[].pose": (
+            "<f8",
+            (4,),
+            lambda g: [[*b["pose"]["position"], b["pose"]["yaw"]] for b in g["boxes"]],
+        ),
+        "groups[].boxes": (BOX, (), lambda g: [*map(as_tuple, g["boxes"])]),
+    }
+    for path, (dtype, tail, read) in reads.items():
+        for begin, given in (("groups[]", groups), ("both", both), ("shelves[0].groups", groups)):
+            spec = FieldSpec((path.replace("groups[]", f"{begin.removesuffix('[]')}[]"),), strings=8)
+            ctype = decode.column_type(spec)
+            assert (ctype.dtype, ctype.shape, ctype.kind) == (np.dtype(dtype), (None, None, *tail), "lists")
+            assert decode.has_value(raw, spec) is None or decode.has_value(raw, spec).all()
+            values = decode.take(raw, spec)
+            assert blocks.has_form(values, ctype)
+            found = [[plain(one.tolist()) for one in row] for row in values]
+            assert found == [[plain(read(one)) for one in row] for row in given], spec
+    picked = decode.take(raw, FieldSpec(("both[1:].weights",)))
+    assert [[one.tolist() for one in row] for row in picked] == [[row[1]["weights"]] for row in both]
+
+
+def plain(value):
+    """Lists, tuples and arrays as lists."""
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    return [*map(plain, value)] if isinstance(value, list | tuple) else value
+
+
+def test_an_element_that_a_list_within_a_list_lacks_is_nan_zero_or_empty(decode):
+    rng = np.random.default_rng(6)
+    groups = [[random_group(rng) for _ in range(rng.integers(4))] for _ in range(60)]
+    raw = raw_messages([serialize(decode.root, message(1) | {"groups": one}) for one in groups])
+    nothing = (0, ([np.nan] * 3, np.nan), "", [np.nan] * 2)
+    as_tuple = lambda b: (b["kind"], (b["pose"]["position"], b["pose"]["yaw"]), b["label"], b["size"])  # noqa: E731
+    reads = {
+        "groups[].weights[1]": lambda g: g["weights"][1] if len(g["weights"]) > 1 else np.nan,
+        "groups[].weights[0:2]": lambda g: g["weights"] if len(g["weights"]) > 1 else [np.nan] * 2,
+        "groups[].data[0]": lambda g: g["data"][0] if g["data"] else 0,
+        "groups[].words[1]": lambda g: g["words"][1] if len(g["words"]) > 1 else "",
+        "groups[].boxes[0].label": lambda g: g["boxes"][0]["label"] if g["boxes"] else "",
+        "groups[].boxes[1].size": lambda g: g["boxes"][1]["size"] if len(g["boxes"]) > 1 else [np.nan] * 2,
+        "groups[].boxes[0]": lambda g: as_tuple(g["boxes"][0]) if g["boxes"] else nothing,
+    }
+    for path, read in reads.items():
+        spec = FieldSpec((path,), strings=8)
+        assert decode.column_type(spec).kind == "array"
+        assert decode.has_value(raw, spec) is None
+        found = [plain(row.tolist()) for row in decode.take(raw, spec)]
+        expected = [plain([read(one) for one in row]) for row in groups]
+        np.testing.assert_equal(found, expected)
+        assert len({len(row) for row in expected}) > 2
+
+
 def test_an_index_into_a_list_reads_messages_that_are_long_enough(decode):
     """As in a plain loop, whatever the lengths; the others have no value, and are refused if taken."""
     rng = np.random.default_rng(3)
-
-    def group():
-        return {"id": 1, "boxes": [box(float(rng.integers(9))) for _ in range(rng.integers(3))]}
 
     def random_message():
         made = message(int(rng.integers(4)))
         return made | {
             "many": rng.normal(size=rng.integers(4)).astype("f4").tolist(),
             "blob": rng.integers(256, size=rng.integers(4)).tolist(),
-            "groups": [group() for _ in range(rng.integers(4))],
+            "groups": [random_group(rng) for _ in range(rng.integers(4))],
         }
 
     messages = [random_message() for _ in range(by_tier(60, 600))]

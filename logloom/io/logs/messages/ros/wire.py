@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Ragged, Values
+from logloom.blocks import Lists, Ragged, Values, fill_missing
 from logloom.io.logs.messages.cursor import Array, At, Cursor, LackError, settle, spread
 from logloom.io.logs.messages.definitions import Struct, Text
 from logloom.io.logs.messages.fields import Selection, flat, value_type, whole
@@ -240,7 +240,10 @@ class Repeated(Node):
             every = cursor.take(np.repeat(np.arange(len(cursor)), counts))
             self.element.visit(every, settle(starts), inner, values)
         for slot, selection in inner.items():
-            found[slot] = self._rows(wants[slot], _fixed(values.get(slot), selection), counts, cursor)
+            if selection.is_list:
+                found[slot] = self._lists(wants[slot], values.get(slot), counts, cursor)
+            else:
+                found[slot] = self._rows(wants[slot], _fixed(values.get(slot), selection), counts, cursor)
         return settle(ends)
 
     def _visit_fixed(
@@ -269,20 +272,41 @@ class Repeated(Node):
         counts: NDArray[np.int64],
     ) -> Values:
         """Read one element of each message; values of it may be lists."""
-        _refuse_short(selection, cursor, counts)
+        has = _having(selection, cursor, counts)
         values: Found = {}
-        self.element.visit(cursor, settle(starts[picked(selection, counts)]), {0: inner}, values)
-        return values[0] if isinstance(values[0], Ragged) else _fixed(values[0], inner)
+        if has.any():
+            some = cursor if has.all() else cursor.take(has)
+            self.element.visit(some, settle(starts[picked(selection, counts)[has]]), {0: inner}, values)
+        if not inner.is_list:
+            return _among(_fixed(values.get(0), inner), has)
+        found = _lists_of(values.get(0), inner)
+        if has.all():
+            return found
+        lengths = np.zeros(len(has), np.int64)
+        lengths[has] = found.lengths
+        return Ragged(found.values, lengths)
 
     def _rows(self, selection: Selection, values: Array, counts: NDArray[np.int64], cursor: Cursor) -> Values:
         """Return the elements of each message as a row, or those that are picked."""
         if self.length is None and selection.pick is None:
             return Ragged(values, counts)
         if self.length is None:
-            _refuse_short(selection, cursor, counts)
-            return np.asarray(values[picked(selection, counts)])
+            has = _having(selection, cursor, counts)
+            return _among(values[picked(selection, counts)[has]], has)
         rows = values.reshape(len(counts), self.length, *values.shape[1:])
         return rows if selection.pick is None else rows[:, selection.pick]
+
+    def _lists(
+        self, selection: Selection, values: Values | None, counts: NDArray[np.int64], cursor: Cursor
+    ) -> Lists:
+        """Return the lists of each message's elements, or of those that are picked."""
+        assert selection.inner is not None
+        found = _lists_of(values, selection.inner)
+        if selection.pick is not None:
+            _having(selection, cursor, counts)
+            places = picked(selection, counts)
+            found, counts = found.take(places.reshape(-1)), np.full(len(counts), places.shape[1])
+        return Lists(found.values, counts, found.lengths)
 
 
 class Record(Node):
@@ -341,11 +365,30 @@ class Record(Node):
         return flattened(values) if selection.flatten else values
 
 
-def _refuse_short(selection: Selection, cursor: Cursor, counts: NDArray[np.int64]) -> None:
-    """Refuse messages whose arrays lack a picked element."""
-    short = counts < selection.least
-    if short.any():
-        raise LackError(cursor.rows[short], f"an array has fewer than {selection.least} elements")
+def _having(selection: Selection, cursor: Cursor, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which arrays have what is picked; refuse messages that lack it, unless it is to be filled."""
+    has = counts >= selection.least
+    if not selection.fills and not has.all():
+        raise LackError(cursor.rows[~has], f"an array has fewer than {selection.least} elements")
+    return has
+
+
+def _among(values: Array, has: NDArray[np.bool_]) -> Array:
+    """Place the elements of some arrays among those of others, which lack them."""
+    if has.all():
+        return values
+    rows = np.zeros((len(has), *values.shape[1:]), values.dtype)
+    fill_missing(rows)
+    rows[has] = values
+    return rows
+
+
+def _lists_of(values: Values | None, selection: Selection) -> Ragged:
+    """Return lists of all elements; None if there are none."""
+    if isinstance(values, Ragged):
+        return values
+    dtype, shape = value_type(selection)
+    return Ragged(np.empty((0, *(n or 0 for n in shape[1:])), dtype), np.empty(0, np.int64))
 
 
 def _aligned(at: At, align: int) -> At:
