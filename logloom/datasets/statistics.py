@@ -189,12 +189,7 @@ class Normalize(BatchFn):
         for name, (mean, std) in self._scales.items():
             if name not in changed:
                 raise UsageError(f"normalized: no {name!r} among {', '.join(map(str, sample))}")
-            value = changed[name]
-            changed[name] = (
-                [_normal(one, mean, std) for one in value]
-                if isinstance(value, list)
-                else _normal(value, mean, std)
-            )
+            changed[name] = _normal(changed[name], mean, std)
         return changed
 
     def batched(self, batch: Batch) -> Batch:
@@ -204,11 +199,13 @@ class Normalize(BatchFn):
             UsageError: the samples lack a column.
         """
         ragged = {name: batch[name] for name in self._scales if isinstance(batch.get(name), tuple)}
-        changed = self({**batch, **{name: values for name, (values, _) in ragged.items()}})
-        return {**changed, **{name: (changed[name], lengths) for name, (_, lengths) in ragged.items()}}
+        changed = self({**batch, **{name: values for name, (values, *_) in ragged.items()}})
+        return {**changed, **{name: (changed[name], *lengths) for name, (_, *lengths) in ragged.items()}}
 
 
-def _normal(value: Any, mean: Array, std: Array) -> Array:
+def _normal(value: Any, mean: Array, std: Array) -> Any:
+    if isinstance(value, list):
+        return [_normal(one, mean, std) for one in value]
     return np.asarray((np.asarray(value, np.float64) - mean) / std, np.float32)
 
 

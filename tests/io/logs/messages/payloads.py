@@ -104,7 +104,7 @@ def written_leaves(value: Any) -> list[Any]:
 
 def read_leaves(value: Any) -> list[Any]:
     """The same of a value of a column."""
-    if isinstance(value, np.ndarray) and value.ndim:
+    if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim):
         return [leaf for part in value for leaf in read_leaves(part)]
     names = getattr(getattr(value, "dtype", None), "names", None)
     return [leaf for name in names for leaf in read_leaves(value[name])] if names else [value]
