@@ -304,13 +304,21 @@ def _halve(step: Step, values: Array) -> Array:
 
 
 def first_misfit(values: Array, dtype: np.dtype[Any]) -> int | None:
-    """Return the flat index of the first number beyond the integer type; None if all fit.
+    """Return the flat index of the first number beyond a type; None if all fit.
+
+    Floats round, and only a finite number that would become infinite doesn't fit.
 
     >>> first_misfit(np.array([1.0, 300.0]), np.dtype("u1"))
     1
+    >>> first_misfit(np.array([0.1, np.inf, 1e300]), np.dtype("f4"))
+    2
     """
-    if dtype.kind not in "iu" or values.dtype == dtype or values.dtype.kind == "b":
+    if dtype.kind == "b" or values.dtype == dtype or values.dtype.kind == "b":
         return None
+    if dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            misfit = np.isinf(values.astype(dtype)) & np.isfinite(values)
+        return int(np.argmax(misfit)) if misfit.any() else None
     limits = np.iinfo(dtype)
     if values.dtype.kind == "f":
         # The limits as float64 are exact powers of two; not every int64 has a float64 of its own.

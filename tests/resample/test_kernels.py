@@ -138,6 +138,14 @@ def test_casts_round_half_to_even():
     assert kernels.first_misfit(np.array([1.0, np.nan]), np.dtype("i4")) == 1
 
 
+def test_a_finite_number_beyond_a_float_type_does_not_fit():
+    values = np.array([0.1, np.inf, np.nan, 3e38, -3.5e38])
+    assert kernels.first_misfit(values, np.dtype("f4")) == 4
+    assert kernels.first_misfit(values[:4], np.dtype("f4")) is None
+    assert kernels.first_misfit(values, np.dtype("f8")) is None
+    assert kernels.first_misfit(np.array([2**64 - 1], np.uint64), np.dtype("f4")) is None
+
+
 DIGEST = """
 import hashlib, numpy as np
 from logloom.schema import ColumnType

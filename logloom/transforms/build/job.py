@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
@@ -298,7 +298,18 @@ class LogJob(Job):
 
     @cached_property
     def plan_identity(self) -> str:
-        return digest_of([*self.reading_identity, plain(self.plan)])
+        return digest_of([*self.reading_identity, plain(self._plan_of_values)])
+
+    @property
+    def _plan_of_values(self) -> RowPlan:
+        """The plan without what changes no value of a log that was built without it.
+
+        If a log that doesn't fit ends the build, all that was built has the planned types, so `dtype` may be
+        added for a log with others.
+        """
+        if self.on_error != "fail":
+            return self.plan
+        return replace(self.plan, columns=tuple(replace(one, casts=False) for one in self.plan.columns))
 
     @property
     def reading_identity(self) -> list[Any]:

@@ -92,7 +92,7 @@ class Choice:
             (T, *shape) or T ragged values, (T,) ages in ns, (T,) availabilities.
 
         Raises:
-            LogloomError: a number doesn't fit the integer type of the column.
+            LogloomError: a number doesn't fit the type of the column.
         """
         available = self.available
         if not available.any():
@@ -192,7 +192,7 @@ def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> V
     """Cast values to the column's dtype.
 
     Raises:
-        LogloomError: a number doesn't fit an integer type.
+        LogloomError: a number doesn't fit the type.
     """
     if values.dtype == ctype.dtype:
         return values

@@ -682,7 +682,8 @@ def _checked(column: ColumnPlan, values: Values) -> Values:
     """
     planned = column.message_type
     tail = values.tail if isinstance(values, Ragged) else values.shape[1:]
-    if values.dtype != planned.dtype or not has_form(values, planned):
+    is_cast = column.casts and values.dtype.kind in "iufb"
+    if not (has_form(values, planned) and (is_cast or values.dtype == planned.dtype)):
         raise LogloomError(
             f"column {column.name!r}: topic {column.topic} has {values.dtype} of shape {tail} in this log, "
             f"planned was {planned}. Logs of one recipe must agree about selected fields."

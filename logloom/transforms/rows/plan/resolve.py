@@ -44,12 +44,14 @@ from logloom.transforms.rows.plan.row_plan import (
 from logloom.transforms.rows.plan.topics import MAX_NAMED, Alike, ResolvedTopic, TopicsOfLogs
 from logloom.transforms.rows.plan.types import (
     OF_VIDEO,
-    WAYS_ON,
     MistakenError,
     check_nan,
+    casts,
     check_video,
+    disagreement,
     key_of,
     message_type,
+    remedy_of,
     row_type_of,
     settled_spec,
     spec_of,
@@ -246,10 +248,8 @@ class _Resolving:
                 self._mistakes += wrong.mistakes
                 continue
             if found != column.message_type:
-                what = f"{column.message_type} in those of the plan but {found} in log {log_id}"
-                self._mistakes.append(
-                    Mistake((*path, key_of(wanted)), f"logs disagree about its type: {what}; {WAYS_ON}")
-                )
+                kinds = {column.message_type: "in those of the plan", found: f"in log {log_id}"}
+                self._mistakes.append(Mistake((*path, key_of(wanted)), disagreement(kinds)))
 
     def _topic_column(self, column: ColumnPlan) -> TopicColumn:
         wanted = self._recipe.columns[column.name]
@@ -323,6 +323,7 @@ class _Resolving:
             max_delay=self._recipe.time.max_delay,
             required=column.missing == "fail",
             partial=column.partial,
+            casts=casts(column),
         )
         return self._deskewed(plan, column.deskew, topic) if column.deskew else plan
 
@@ -364,9 +365,10 @@ class _Resolving:
         chosen = max(kinds, key=weight)  # of equals the first, which is that of the first log by name
         if others := sorted(topic.variants.keys() - set(kinds[chosen])):
             same, different = kinds[chosen][0], ", ".join(others[:MAX_NAMED])
+            remedy = remedy_of(dict.fromkeys(found for _, _, found in kinds)).removesuffix("; or ")
             text = (
                 f"{name}: logs disagree about {column.topic}: the dataset takes {chosen[2]} (log {same}); "
-                f"logs like {different} have another type"
+                f"logs like {different} have another type{f'; to take them, {remedy}' if remedy else ''}"
             )
             self._notes.append(Notice(text, kind="types", column=name, topic=column.topic))
         return topic.only(kinds[chosen])

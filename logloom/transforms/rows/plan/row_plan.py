@@ -132,6 +132,8 @@ class ColumnPlan:
         deskew: how to move points, if at all.
         decoded: whether an output decodes its bytes, so that pictures must decode.
         partial: whether each joint is resampled alone, from messages that have it.
+        casts: whether `dtype` casts numbers, so that those of messages may have another type in each log than
+            `message_type`, which has that of `dtype`.
     """
 
     name: str
@@ -146,6 +148,13 @@ class ColumnPlan:
     deskew: DeskewPlan | None = None
     decoded: bool = False
     partial: bool = False
+    casts: bool = False
+
+    def fits(self, message: ColumnType) -> bool:
+        """Return whether messages of a log are of the planned type, or are cast to it."""
+        planned = self.message_type
+        dtype = planned.dtype if self.casts and is_numeric(message) else message.dtype
+        return replace(message, dtype=dtype, unit=planned.unit, description=planned.description) == planned
 
     @property
     def shift(self) -> int:
@@ -339,6 +348,11 @@ class Span:
         return f"{self.start}-{self.stop}"
 
 
+def is_numeric(kind: ColumnType) -> bool:
+    """Return whether values are numbers, which `dtype` casts."""
+    return kind.kind in ("array", "lists") and kind.dtype.names is None and kind.dtype.kind in "iufb"
+
+
 def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int = 32) -> ColumnType:
     """Return the type of a row's value from that of a message's value (see docs/rows.md).
 
@@ -354,9 +368,7 @@ def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int =
     Raises:
         ValueError: the policy can't be applied to this type.
     """
-    numeric = (
-        message.kind in ("array", "lists") and message.dtype.names is None and message.dtype.kind in "iufb"
-    )
+    numeric = is_numeric(message)
     rules = POLICIES[policy]
     result = message.dtype if rules.result is None else np.dtype(rules.result)
     shape, kind = message.shape, message.kind

@@ -7,7 +7,7 @@ Elsewhere: topics of logs (topics), the plan of all columns (resolve).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -24,13 +24,14 @@ from logloom.recipe.columns import TEXT
 from logloom.recipe.mistakes import Mistake
 from logloom.resample.policies import POLICIES
 from logloom.schema import ColumnType
-from logloom.transforms.rows.plan.row_plan import row_type
+from logloom.transforms.rows.plan.row_plan import is_numeric, row_type
 from logloom.transforms.rows.plan.topics import ResolvedTopic
 from logloom.validation import Path
 
 OF_VIDEO = (VIDEO, PACKETS, KEYFRAME)
 _VIDEO = re.compile(r"CompressedVideo|FFMPEGPacket|H26[45]|ffmpeg_image|theora", re.IGNORECASE)
 _ROTATION = "rotation_matrix"
+_ANY = np.dtype(np.float64)
 
 
 # What to do about a log that defines a field differently from others.
@@ -38,6 +39,43 @@ WAYS_ON = (
     "leave logs that differ out (on_error: skip, or `!` in `logs`), or make the column unavailable in them "
     "(on_error: salvage)"
 )
+
+
+def disagreement(kinds: Mapping[ColumnType, str]) -> str:
+    """Describe types of a field that differ by log, and what to write in the recipe.
+
+    Args:
+        kinds: where each type is, in words.
+    """
+    words = " but ".join(f"{kind} {place}" for kind, place in kinds.items())
+    return f"logs disagree about its type: {words}; {remedy_of(kinds)}{WAYS_ON}"
+
+
+def remedy_of(kinds: Iterable[ColumnType]) -> str:
+    """Return the `dtype` that holds the numbers of several types, in words; "" if they differ in more."""
+    several = list(kinds)
+    if not all(map(is_numeric, several)) or len({replace(kind, dtype=_ANY) for kind in several}) > 1:
+        return ""
+    wide = np.result_type(*(kind.dtype for kind in several))
+    exact = all(np.can_cast(kind.dtype, wide) for kind in several)
+    rounds = wide.kind == "f" and any(
+        kind.dtype.kind in "iu" and kind.dtype.itemsize == 8 for kind in several
+    )
+    holds = "holds both" if len(several) == 2 else "holds all of them"
+    note = f"which {holds}" if exact and not rounds else "which rounds integers beyond 2**53"
+    return f"add `dtype: {wide.name}`, {note}; or "
+
+
+def casts(column: TopicColumn) -> bool:
+    """Return whether `dtype` decides the type of a column's numbers, whatever they are in messages."""
+    return column.dtype not in (None, TEXT) and column.adapter != "image"
+
+
+def as_cast(column: TopicColumn, message: ColumnType) -> ColumnType:
+    """Return the type of a message for a plan, which counts numbers that `dtype` casts as of that type."""
+    return (
+        replace(message, dtype=np.dtype(column.dtype)) if casts(column) and is_numeric(message) else message
+    )
 
 
 class MistakenError(Exception):
@@ -103,7 +141,7 @@ def message_type(
     logs: Mapping[str, Log],
     num_logs: int,
 ) -> ColumnType:
-    """Return the type of a message's value.
+    """Return the type of a message's value; see `as_cast`.
 
     Args:
         num_logs: of the recipe, some of which may not be open.
@@ -116,7 +154,8 @@ def message_type(
     mistakes = []
     for log_id, info in topic.variants.items():
         try:
-            types.setdefault(logs[log_id].column_type(column.topic, spec), log_id)
+            found = as_cast(column, logs[log_id].column_type(column.topic, spec))
+            types.setdefault(found, f"in log {log_id}")
         except OF_CONTENT as error:
             whose = f" (log {log_id})" if num_logs > 1 else ""
             mistakes.append(Mistake((*path, key), f"{error}{whose}"))
@@ -130,8 +169,7 @@ def message_type(
             )
             mistakes.append(Mistake((*path, "topic"), why))
     if len(types) > 1:
-        kinds = " but ".join(f"{kind} in log {log_id}" for kind, log_id in types.items())
-        mistakes.append(Mistake((*path, key), f"logs disagree about its type: {kinds}; {WAYS_ON}"))
+        mistakes.append(Mistake((*path, key), disagreement(types)))
     if mistakes:
         raise MistakenError(*mistakes)
     found = next(iter(types))

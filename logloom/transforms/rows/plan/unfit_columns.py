@@ -26,7 +26,6 @@ def unfit_columns(plan: RowPlan, log: Log) -> dict[str, str]:
 
 def _misfit(column: ColumnPlan, log: Log) -> str:
     """Return why the messages of its topic don't fit a column; "" if they do."""
-    planned = column.message_type
     try:
         found = log.column_type(column.topic, column.spec)
         is_static = column.sampling.rules.uses == "topic"
@@ -34,9 +33,9 @@ def _misfit(column: ColumnPlan, log: Log) -> str:
             return f"its messages have no {' or '.join(map(str, column.time))} stamp"
     except OF_CONTENT as error:
         return str(error)
-    if replace(found, unit=planned.unit, description=planned.description) == planned:
+    if column.fits(found):
         return ""
-    return f"its type is {found} in this log, and {planned} in the dataset"
+    return f"its type is {found} in this log, and {column.message_type} in the dataset"
 
 
 def _of_unknown_times(plan: RowPlan, log: Log) -> Iterator[tuple[str, str]]:

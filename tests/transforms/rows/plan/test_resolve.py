@@ -7,7 +7,7 @@ from logloom.errors import RecipeError
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
 from logloom.schema import ColumnType, Schema
-from logloom.transforms.rows.plan.resolve import resolve
+from logloom.transforms.rows.plan.resolve import hold_to, resolve
 from logloom.transforms.rows.plan.row_plan import Sampling, SyncClock
 from logloom.transforms.rows.plan.types import WAYS_ON
 from logloom.transforms.rows.plan.unfit_columns import unfit_columns
@@ -158,8 +158,14 @@ def test_logs_that_disagree_about_a_selected_field_are_both_named(log, tmp_path)
     made = recipe("a: {topic: /can, field: speed}\nb: {topic: /can, field: gear}")
     assert mistakes(made, drive=log, other=other) == [
         "recipe.yaml:5: columns.a.field: logs disagree about its type: "
-        f"float64 in log drive but float32 in log other; {WAYS_ON}"
+        f"float64 in log drive but float32 in log other; add `dtype: float64`, which holds both; or {WAYS_ON}"
     ]
+    # The remedy works.
+    plan, _ = resolve(
+        recipe("a: {topic: /can, field: speed, dtype: float64}"), {"drive": log, "other": other}
+    )
+    assert str(plan.schema.columns["a"]) == "float64"
+    hold_to(plan, recipe("a: {topic: /can, field: speed, dtype: float64}"), "other", other)
     # About what nobody selects they may disagree.
     resolve(recipe("b: {topic: /can, field: gear}"), {"drive": log, "other": other})
 
@@ -187,7 +193,8 @@ def test_where_a_log_may_disagree_the_version_before_decides_then_most_logs_then
     found, note, unfit = resolved(b=log, c=odd[0], a=without)
     assert found == wide  # of two types, once each, that of the first log by name
     assert note == (
-        "a: logs disagree about /can: the dataset takes float64 (log b); logs like a, c have another type"
+        "a: logs disagree about /can: the dataset takes float64 (log b); logs like a, c have another type; "
+        "to take them, add `dtype: float64`, which holds both"
     )
     assert unfit["b"] == {}
     assert unfit["c"] == {"a": "its type is float32 in this log, and float64 in the dataset"}
@@ -197,6 +204,33 @@ def test_where_a_log_may_disagree_the_version_before_decides_then_most_logs_then
     assert resolved(ColumnType(np.dtype("i1")), b=log, c=odd[0], d=odd[1])[0] == narrow
     with pytest.raises(RecipeError, match="car_msgs/Speed has no 'speed'"):
         resolve(made, {"a": without})
+
+
+@pytest.mark.parametrize(
+    ("types", "remedy"),
+    [
+        (("int8", "uint8"), "add `dtype: int16`, which holds both; or "),
+        (("float32[]", "float64[]"), "add `dtype: float64`, which holds both; or "),
+        (("int32", "float32", "int8"), "add `dtype: float64`, which holds all of them; or "),
+        (("int64", "uint64"), "add `dtype: float64`, which rounds integers beyond 2**53; or "),
+        (("int64", "float32"), "add `dtype: float64`, which rounds integers beyond 2**53; or "),
+        (("int32", "string"), ""),
+        (("int32", "int32[]"), ""),
+    ],
+)
+def test_the_error_names_the_dtype_that_holds_all_types(tmp_path, types, remedy):
+    logs = {}
+    for number, kind in enumerate(types):
+        value = "" if kind == "string" else [] if kind.endswith("[]") else 0
+        topics = {"/v": (("car_msgs/msg/V", f"{kind} value\n"), [(START, {"value": value})])}
+        logs[str(number)] = open_log([write_log(tmp_path / f"{number}.mcap", topics)])
+    (line,) = mistakes(recipe("a: {topic: /v, field: value}"), **logs)
+    assert line.endswith(f"{types[-1].replace('[]', '[?]')} in log {len(types) - 1}; {remedy}{WAYS_ON}")
+    if remedy:
+        dtype = remedy.split("`")[1]
+        plan, notes = resolve(recipe(f"a: {{topic: /v, field: value, {dtype}}}"), logs)
+        assert plan.schema.columns["a"].dtype == dtype.removeprefix("dtype: ")
+        assert not [note for note in notes if "disagree" in note.text]
 
 
 def test_thousands_of_logs_cost_one_look_at_each_definition(log):
