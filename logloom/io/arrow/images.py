@@ -41,15 +41,19 @@ def image_problem(ctype: ColumnType, form: str) -> str:
     )
 
 
-def image_array(values: Values, ctype: ColumnType) -> Any:
+def image_array(values: Values, ctype: ColumnType, png_level: int | None = None) -> Any:
     """Convert n images.
+
+    Args:
+        png_level: how hard PNG compresses pixels, 0 to 9; None is zlib's default.
 
     Raises:
         ValueError: pixels that PNG can't hold.
     """
-    rows = (
-        [row.tobytes() for row in values] if ctype.kind == "bytes" else [_png(row, ctype) for row in values]
-    )
+    if ctype.kind == "bytes":
+        rows = [row.tobytes() for row in values]
+    else:
+        rows = [_png(row, ctype, png_level) for row in values]
     found = pa.array([row or None for row in rows], pa.binary())
     paths = pa.nulls(len(rows), pa.string())
     return pa.StructArray.from_arrays([found, paths], ["bytes", "path"], mask=found.is_null())
@@ -70,7 +74,7 @@ def image_values(array: Any, ctype: ColumnType) -> Values:
     return Ragged.from_rows(rows, ctype) if ctype.is_ragged else np.stack(rows)
 
 
-def _png(pixels: Array, ctype: ColumnType) -> bytes:
+def _png(pixels: Array, ctype: ColumnType, level: int | None) -> bytes:
     from PIL import Image
 
     if not pixels.size:
@@ -82,7 +86,8 @@ def _png(pixels: Array, ctype: ColumnType) -> bytes:
         raise ValueError(f"an image of {pixels.shape[2]} channels of {pixels.dtype}")
     native = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder("="))
     file = io.BytesIO()
-    Image.fromarray(native.reshape(native.shape[:2]) if gray else native).save(file, "PNG")
+    how = {} if level is None else {"compress_level": level}
+    Image.fromarray(native.reshape(native.shape[:2]) if gray else native).save(file, "PNG", **how)
     return file.getvalue()
 
 

@@ -28,7 +28,7 @@ class LeRobotFormat(StagedFormat):
     """See `Format` and `AssembledFormat` in logloom.io.formats.interface."""
 
     name = "lerobot"
-    semantics = 1
+    semantics = 2  # 1: PNG of zlib's default level
     stage_reader = LeRobotStageReader
     last = (INFO,)
     Options = LeRobotOptions

@@ -88,7 +88,7 @@ class LeRobotStageWriter(StageWriter):
         self._borders.append(self._take_splits(mapped))
         self._numbers.update(mapped)
         if self._mapping.video is None:
-            self._stage_images(mapped)
+            self._stage_images(mapped, block)
         else:
             self._stage_video(block)
         self._times.append(mapped.timestamp)
@@ -113,15 +113,17 @@ class LeRobotStageWriter(StageWriter):
         borders = [one != other for one, other in itertools.pairwise(before)]
         return np.array([False] * (len(own) - len(borders)) + borders, bool)
 
-    def _stage_images(self, mapped: Block) -> None:
+    def _stage_images(self, mapped: Block, block: Block) -> None:
+        """Write the image files of rows, and count the pixels, which needn't be decoded anew."""
         images = self._mapping.images
         sizes = np.zeros((len(mapped), len(images)), np.int64)
         for number, (feature, pixels) in enumerate(zip(images, self._pixels, strict=True)):
             column = mapped.columns[feature.key]
             assert isinstance(column, Ragged)
             sizes[:, number] = column.lengths
-            for row, image in enumerate(column):
-                pixels.update(image, _place(mapped, row))
+            pictures = zip(column, self._mapping.pictures(feature, block), strict=True)
+            for row, (image, picture) in enumerate(pictures):
+                pixels.update(picture, _place(mapped, row))
                 self.write(staged_rows.images_file(number), image.data)
         self._sizes.append(sizes)
 
