@@ -7,9 +7,9 @@ Elsewhere: mapping columns to the arrays (mapping).
 from __future__ import annotations
 
 import string
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from logloom.errors import UsageError
 from logloom.io.formats.l5kit.dtypes import HOST_LENGTH
@@ -29,14 +29,30 @@ class _L5KitPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
+def _tag_of(value: Any) -> str:
+    return "<other>" if isinstance(value, list | tuple) else "<one>"
+
+
+# One name, or several whose numbers belong together: `position`, `[position.x, position.y]`.
+OneOrMore = Annotated[
+    Annotated[str, Tag("<one>")] | Annotated[tuple[str, ...], Tag("<other>"), Field(min_length=1)],
+    Discriminator(_tag_of),
+]
+
+
 class FieldFrom(_L5KitPart):
     """A field filled from another one; `map` gives labels for the values of a class field."""
 
-    from_: str = Field(alias="from")
+    from_: OneOrMore = Field(alias="from")
     map: LabelMap | None = None
 
 
-FieldSource = OneOrKeys[str, FieldFrom]
+FieldSource = OneOrKeys[OneOrMore, FieldFrom]
+
+
+def names_of(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of a value of `OneOrMore`."""
+    return (given,) if isinstance(given, str) else given
 
 
 class AgentsFrom(_L5KitPart):
@@ -65,8 +81,9 @@ class L5KitOptions(_L5KitPart):
 
     Attributes:
         host: of the log's absolute URI: {stem} {parent} {path}, or {log_id}; at most 16 characters.
-        translation: column of 3 numbers, metres.
-        rotation: column of a 3 x 3 matrix, of its 9 numbers row by row, or of a quaternion (x, y, z, w).
+        translation: column of 3 numbers, metres; or columns that have them together.
+        rotation: column of a 3 x 3 matrix, of its 9 numbers row by row, or of a quaternion (x, y, z, w); or
+            columns that have these numbers together.
         agents, tl_faces: column of structs; without it the array is empty.
         max_gap: rows further apart than this start a new scene. Default: 1.5 periods of a rate clock; a topic
             clock has no period, so there a log is one scene unless this is given.
@@ -74,8 +91,8 @@ class L5KitOptions(_L5KitPart):
     """
 
     host: str = "{parent}"
-    translation: str = "ego_translation"
-    rotation: str = "ego_rotation"
+    translation: OneOrMore = "ego_translation"
+    rotation: OneOrMore = "ego_rotation"
     agents: OneOrKeys[str, AgentsFrom] | None = None
     tl_faces: OneOrKeys[str, TlFacesFrom] | None = None
     max_gap: Duration | None = None

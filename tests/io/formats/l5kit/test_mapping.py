@@ -42,7 +42,7 @@ def problems_of(options, schema):
 
 def rules_of(options, schema, array="agents"):
     mapping = mapping_of(L5KitOptions.model_validate({**BASE, **options}), schema)
-    return {rule.target: rule.source for rule in getattr(mapping, array).fields}
+    return {rule.target: " ".join(rule.sources) for rule in getattr(mapping, array).fields}
 
 
 def make_block(structs, counts, rotation=None):
