@@ -7,9 +7,10 @@ Elsewhere: checks that the logs have such topics and fields (logloom.transforms.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from logloom.errors import UsageError
@@ -75,6 +76,39 @@ def _policy(value: Any) -> Any:
 
 def _dtype_problem(dtype: str, known: tuple[str, ...]) -> str | None:
     return None if dtype in known else f"no such dtype as {dtype!r}{near_to(dtype, known)}"
+
+
+def struct_dtype(fields: Mapping[str, Any], strings: int) -> np.dtype[Any]:
+    """Return the type of structs: {id: uint64, at: {x: float32, y: float32}, size: [float32, 3]}.
+
+    Args:
+        fields: to each name a number type, "string", a mapping of fields, or a list of one of these and
+            lengths.
+        strings: characters kept of text.
+
+    Raises:
+        ValueError: no such type, with the names that lead to it.
+    """
+    members: list[Any] = []
+    for name, given in fields.items():
+        if not re.fullmatch(r"[A-Za-z_]\w*", str(name)):
+            raise ValueError(f"{name!r} is no name of a field; write a word")
+        kind, *lengths = given if isinstance(given, list | tuple) and given else [given]
+        if isinstance(kind, Mapping) and kind:
+            try:
+                dtype = struct_dtype(kind, strings)
+            except ValueError as error:
+                raise ValueError(f"{name}.{error}") from error
+        elif not isinstance(kind, str):
+            raise ValueError(f"{name}: write a dtype, {{<field>: <dtype>}}, or [<dtype>, <length>]")
+        elif problem := _dtype_problem(kind, (*DTYPES, TEXT)):
+            raise ValueError(f"{name}: {problem}")
+        else:
+            dtype = np.dtype(f"<U{strings}" if kind == TEXT else kind)
+        if any(type(length) is not int or length < 1 for length in lengths):
+            raise ValueError(f"{name}: lengths of a field are whole numbers from 1, got {lengths}")
+        members.append((name, dtype, tuple(lengths)))
+    return np.dtype(members)
 
 
 def _function_problem(name: str) -> str | None:
@@ -367,14 +401,19 @@ class DerivedColumn(RecipePart):
     Attributes:
         derive: "module:function".
         from_: the input columns, including ages and availabilities.
-        dtype: a number type, "string" or "bytes".
+        dtype: a number type, "string" or "bytes"; or a type for each field of structs, see `struct_dtype`.
         shape: of a row; null (first) for lengths that differ by row.
+        strings: characters kept for text in structs.
     """
 
     derive: Annotated[str, text_check(_function_problem)]
     from_: Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)] = Field(alias="from")
-    dtype: Annotated[str, text_check(lambda dtype: _dtype_problem(dtype, (*DTYPES, TEXT, "bytes")))]
+    dtype: OneOrKeys[
+        Annotated[str, text_check(lambda dtype: _dtype_problem(dtype, (*DTYPES, TEXT, "bytes")))],
+        Annotated[dict[str, Any], Field(min_length=1)],
+    ]
     shape: tuple[Positive | None, ...] = ()
+    strings: Annotated[int, Field(strict=True, ge=1, le=1 << 16)] = 32
     unit: Line = ""
     description: Line = ""
 
@@ -385,6 +424,13 @@ class DerivedColumn(RecipePart):
             raise ValueError("shape: lengths that differ by row (null) must come first")
         if self.dtype in ("string", "bytes") and self.shape:
             raise ValueError(f"shape: a column of {self.dtype} has none")
+        if self.strings != type(self).model_fields["strings"].default and isinstance(self.dtype, str):
+            raise ValueError("strings: is for text in structs, as in dtype: {id: int64, label: string}")
+        if not isinstance(self.dtype, str):
+            try:
+                struct_dtype(self.dtype, self.strings)
+            except ValueError as error:
+                raise ValueError(f"dtype: {error}") from error
         return self
 
 

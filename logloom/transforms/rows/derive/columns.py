@@ -26,6 +26,7 @@ from logloom.errors import LogloomError, UsageError
 from logloom.schema import ColumnType
 from logloom.text import some_of
 from logloom.transforms.rows.derive.dependencies import CodeOf
+from logloom.transforms.rows.derive.structs import structs_of
 from logloom.transforms.rows.plan.row_plan import Dependency, DerivedPlan, changed, labelled
 from logloom.transforms.rows.resample import Times, cast_values
 
@@ -45,7 +46,8 @@ def derive(function: Function) -> Function:
     """Mark a function that computes a column from others, so that recipes can use it.
 
     It takes a dict from column name to (rows, ...) array, or `Ragged` if lengths differ by row, all of them
-    read-only, and returns (rows, ...) values. It must be row-wise: a row's value depends only on that row.
+    read-only, and returns (rows, ...) values: of a column of structs, a structured array or a list of dicts
+    for each row. It must be row-wise: a row's value depends only on that row.
 
     Args:
         function: computes the column.
@@ -221,6 +223,8 @@ def _line_of(error: BaseException, function: Callable[..., Any]) -> str:
 
 def _values(result: Any, ctype: ColumnType) -> Values:
     """Convert the function's result to values of a block."""
+    if ctype.dtype.names is not None:
+        return structs_of(result, ctype)
     if isinstance(result, Ragged):
         return result
     if ctype.kind == "lists":

@@ -19,7 +19,7 @@ from logloom.errors import OF_CONTENT, LogReadError, UsageError
 from logloom.io.formats.registry import format_named
 from logloom.io.logs.interface import FieldSpec, Log, MessageTime
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, TopicColumn, TransformColumn
-from logloom.recipe.columns import Deskew, FramePair
+from logloom.recipe.columns import Deskew, FramePair, struct_dtype
 from logloom.recipe.mistakes import Mistake
 from logloom.recipe.sections import TopicTime
 from logloom.resample.policies import POLICIES
@@ -520,8 +520,11 @@ class _Resolving:
 
 
 def _derived_plan(name: str, column: DerivedColumn, allowed: Sequence[str]) -> DerivedPlan:
-    kinds = {"string": STRING, "bytes": BYTES}
-    ctype = kinds.get(column.dtype) or ColumnType(np.dtype(column.dtype), column.shape)
+    if isinstance(column.dtype, str):
+        kinds = {"string": STRING, "bytes": BYTES}
+        ctype = kinds.get(column.dtype) or ColumnType(np.dtype(column.dtype), column.shape)
+    else:
+        ctype = ColumnType(struct_dtype(column.dtype, column.strings), column.shape)
     ctype = replace(ctype, unit=column.unit, description=column.description)
     try:
         derive.check_allowed(column.derive, allowed)

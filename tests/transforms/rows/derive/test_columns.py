@@ -101,7 +101,7 @@ def test_a_function_may_return_rows_of_differing_length():
     [
         ("one_short", None, r"returned float64 of shape \(2,\) for 3 rows of float64"),
         ("doubled", ColumnType(np.dtype("<f8"), (3,)), r"shape \(3,\) for 3 rows of float64\[3\]"),
-        ("doubled", ColumnType(np.dtype([("x", "<f8")])), "returned float64"),
+        ("doubled", ColumnType(np.dtype([("x", "<f8")])), "an element is float64, not a struct of x"),
         ("text", None, "returned <U1"),
         ("failing", None, r"fails on rows 10 to 30 ns: KeyError: 'wheel' \(test_columns.py, line \d+\)"),
         ("vandal", None, "read-only"),
@@ -112,6 +112,26 @@ def test_a_function_may_return_rows_of_differing_length():
 def test_a_function_that_returns_something_else_is_named(name, ctype, message):
     with pytest.raises(LogloomError, match=f"column 'd'.*{name}.*{message}"):
         compute(plan(name, ctype), INPUTS, TICKS)
+
+
+@derive
+def boxes(rows):
+    return [
+        [{"id": one, "size": [one, speed]} for one in o]
+        for o, speed in zip(rows["objects"], rows["speed"], strict=True)
+    ]
+
+
+def test_a_function_may_return_lists_of_structs():
+    ctype = ColumnType(np.dtype([("id", "<u2"), ("size", "<f4", (2,))]), (None,))
+    found = compute(plan("boxes", ctype), INPUTS, TICKS)
+    assert (found.dtype, found.lengths.tolist()) == (ctype.dtype, [2, 0, 3])
+    assert found.values["size"].tolist() == [[0, 1], [1, 1], [2, 4], [3, 4], [4, 4]]
+    check_row_wise(plan("boxes", ctype), INPUTS, TICKS, found)
+    other = ColumnType(np.dtype([("id", "<u2")]), (None,))
+    message = r"boxes returned list, which is no struct\[\?\] per row: a struct has an unknown field size"
+    with pytest.raises(DeriveError, match=message):
+        compute(plan("boxes", other), INPUTS, TICKS)
 
 
 @derive
