@@ -24,6 +24,8 @@ from logloom.values import dataclass
 COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})
 RESERVED_LAST_PARTS = frozenset({"age", "available"})
+LISTS = "[?][?"
+"""What the text of a type of lists of lists contains, and that of no other."""
 MIN_TIME = int(np.iinfo(np.int64).min)
 """The smallest time, in nanoseconds; also that of messages without a readable stamp."""
 MAX_TIME = int(np.iinfo(np.int64).max)
@@ -128,7 +130,7 @@ class ColumnType:
             return self.kind
         name = "struct" if self.dtype.names else str(self.dtype)
         if self.kind == "lists":
-            return f"{name}[?]{str(self.flat).removeprefix(name)}"
+            return f"{name}{LISTS}{str(self.flat).removeprefix(name).removeprefix('[?')}"
         return (
             f"{name}[{', '.join('?' if n is None else str(n) for n in self.shape)}]" if self.shape else name
         )

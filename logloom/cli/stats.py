@@ -163,7 +163,7 @@ def _texts(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Describe how often the texts, or a few whole numbers, of a column occur."""
     from logloom.pipelines.stats.stats import elements
 
-    values_alone = {key: one for key, one in summary.items() if key != "lengths"}
+    values_alone = {key: one for key, one in summary.items() if key not in ("lengths", "inner_lengths")}
     for label, one in elements(name, values_alone):
         distinct = one.get("distinct", {})
         values, counts = (distinct.get(key) or [] for key in ("values", "counts"))

@@ -125,7 +125,11 @@ class RowsOfLogs:
 
 def has_value(values: Mapping[str, Any], name: str) -> bool:
     """Whether a row has a usable value of a column that isn't empty."""
-    return name in values and bool(values.get(f"{name}.available", True)) and np.size(values[name]) > 0
+    return name in values and bool(values.get(f"{name}.available", True)) and _size(values[name]) > 0
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, list) else int(np.size(value))
 
 
 def is_cloud(name: str, ctype: ColumnType, recipe: Mapping[str, Any]) -> bool:

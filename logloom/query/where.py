@@ -325,7 +325,11 @@ def _names(root: Node) -> Iterator[tuple[str, int]]:
 
 
 def element_types(ctype: ColumnType) -> dict[str, ColumnType] | None:
-    """Return the types of a value's elements: fields, or `value`; None if the column has no elements."""
+    """Return the types of a value's elements: fields, or `value`; None if the column has no elements.
+
+    Those of lists of lists are the elements of all lists.
+    """
+    ctype = ctype.flat if ctype.kind == "lists" else ctype
     if ctype.kind != "array" or len(ctype.shape) != 1:
         return None
     return {path: ctype for path, _, ctype in _fields((), ctype.dtype, ())}

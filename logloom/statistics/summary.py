@@ -82,7 +82,7 @@ def _column(lanes: Mapping[Key, Lane], ctype: ColumnType) -> dict[str, Any]:
         if rows.left_out:
             result["left_out"] = rows.left_out
     lengths, inner = parts.pop((LENGTHS, ""), None), parts.pop((LENGTHS, INNER), None)
-    is_list = bool(ctype.shape) and ctype.kind in ("array", "lists")
+    is_list = bool(ctype.tail if ctype.kind == "lists" else ctype.shape) and ctype.kind in ("array", "lists")
     fields = {field: found for (_, field), found in parts.items()}
     if "" in fields:
         result |= _described(fields.pop(""), ctype.dtype, is_list=is_list)

@@ -41,6 +41,7 @@ from logloom.io.formats.interface import (
     UnitContext,
     closed,
 )
+from logloom.io.formats.registry import output_problems
 from logloom.io.formats.stages import StageReader
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import check_named, explained
@@ -144,7 +145,7 @@ class WriteTo(beam.PTransform):
                 "WriteTo(path, format, schema)"
             )
         options = _options_of(form, options)
-        problems = [*form.check(options, schema), *form.check_clock(options, period).values()]
+        problems = [*output_problems(form, options, schema), *form.check_clock(options, period).values()]
         if problems:
             raise UsageError("; ".join(problems))
         check_named(os.fspath(path))

@@ -22,7 +22,7 @@ from logloom.io.formats.interface import Format
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import checked
 from logloom.io.storage.store import Store
-from logloom.schema import Schema
+from logloom.schema import LISTS, Schema
 from logloom.text import near_to
 
 
@@ -45,6 +45,19 @@ def format_named(name: str) -> Format:
     """
     found: Format = parts.load("outputs", name)
     return found
+
+
+def output_problems(form: Format, options: BaseModel, schema: Schema) -> list[str]:
+    """List what an output can't store, see `Format.check`; of lists of lists, with the outputs that can."""
+    problems = form.check(options, schema)
+    if form.holds_lists:
+        return problems
+    others = ", ".join(other.name for other in formats() if other.holds_lists)
+    is_lists = [LISTS in line for line in problems]
+    return [
+        f"{line}; {others} hold lists of lists" if named else line
+        for line, named in zip(problems, is_lists, strict=True)
+    ]
 
 
 def form_options() -> dict[str, str]:

@@ -22,7 +22,7 @@ from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.catalog.version_files import check_root
 from logloom.io.formats.interface import Format
-from logloom.io.formats.registry import format_named
+from logloom.io.formats.registry import format_named, output_problems
 from logloom.io.rows.log_ranges import LogRange, SourceLog
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.store import Store
@@ -230,7 +230,8 @@ def _fits(form: Format, schema: Schema, name: str, value: Any) -> bool:
 def _check_holds(form: Format, options: BaseModel, schema: Schema, period: int | None) -> None:
     """Raises UsageError listing what of the columns, and of the clock, a format can't hold."""
     of_clock = form.check_clock(options, period)
-    problems = [*(f"{key}: {problem}" for key, problem in of_clock.items()), *form.check(options, schema)]
+    own = output_problems(form, options, schema)
+    problems = [*(f"{key}: {problem}" for key, problem in of_clock.items()), *own]
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems[:20])
         raise UsageError(

@@ -201,7 +201,10 @@ def brief(value: Any) -> str:
             return f"{kind} {' x '.join(map(str, value.shape))}"
         with np.printoptions(formatter={"float_kind": lambda number: f"{number:.6g}"}, linewidth=1000):
             return np.array2string(value, separator=", ").replace("\n", "")
-    text = f"{value:.9g}" if isinstance(value, float | np.floating) else str(value)
+    if isinstance(value, list):  # of arrays
+        text = f"[{', '.join(map(brief, value))}]"
+    else:
+        text = f"{value:.9g}" if isinstance(value, float | np.floating) else str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

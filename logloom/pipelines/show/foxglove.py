@@ -116,6 +116,8 @@ def json_value(value: Any) -> Any:
     """
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
+    if isinstance(value, list):
+        return [json_value(item) for item in value]
     if isinstance(value, np.ndarray) and value.ndim:
         exact = value.dtype.kind in "biuU" or (value.dtype.kind == "f" and np.isfinite(value).all())
         return value.tolist() if exact else [json_value(item) for item in value]
@@ -174,7 +176,7 @@ def packed_fields(column: ShownColumn) -> list[Message]:
 
 
 def _value_schema(ctype: ColumnType) -> dict[str, Any]:
-    if ctype.kind != "array":
+    if ctype.kind in ("bytes", "string"):
         return dict(_BYTES if ctype.kind == "bytes" else _TEXT)
     schema = _element_schema(ctype.dtype)
     for length in reversed(ctype.shape):

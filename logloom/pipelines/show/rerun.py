@@ -149,7 +149,7 @@ def _columns(many: ShownValues) -> Any:
     import rerun
 
     values, ctype = many.values, many.column.ctype
-    if many.column.kind != "plain" or ctype == BYTES:
+    if many.column.kind != "plain" or ctype == BYTES or ctype.kind == "lists":
         return None
     if ctype == STRING:
         return rerun.TextDocument.columns(text=list(many))
@@ -240,7 +240,7 @@ def archetypes(column: ShownColumn, values: Mapping[str, Any]) -> Iterator[Any]:
             yield rerun.Scalars(np.ravel(value))  # exactly, where Rerun's places are float32
     elif isinstance(value, str):
         yield rerun.TextDocument(value)
-    elif column.ctype.kind == "bytes" or column.ctype.dtype.kind not in "biuf":
+    elif column.ctype.kind in ("bytes", "lists") or column.ctype.dtype.kind not in "biuf":
         yield rerun.TextDocument(to_json(json_value(value)).decode(), media_type="application/json")
     elif np.size(value) <= _LINES:
         yield rerun.Scalars(np.ravel(value).astype(np.float64))

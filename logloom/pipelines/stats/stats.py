@@ -324,6 +324,7 @@ def elements(name: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
     """What is said of each element of a column, and of each length; lists are taken apart."""
     own = [(name, stats), *((f"{name} {field}", one) for field, one in stats.get("fields", {}).items())]
     own += [(f"{name} lengths", stats["lengths"])] if "lengths" in stats else []
+    own += [(f"{name} inner lengths", stats["inner_lengths"])] if "inner_lengths" in stats else []
     for label, one in own:
         counts = one.get("count")
         if isinstance(counts, list):

@@ -323,12 +323,19 @@ class _Walk:
         for item in struct.fields:
             suffix = (*names, item.name)
             if isinstance(item.type, Struct) and not item.type.is_time:
-                first = "" if item.array is None else "[0]"
-                if depth and item.name != "header":
-                    yield from self._elements(item.type, f"{path}{item.name}{first}.", suffix, depth - 1)
+                # A column holds lists of lists, but no lists within these.
+                index = "" if item.array is None else "[]" if path.count("[]") < 2 else "[0]"
+                if not depth or item.name == "header":
+                    continue
+                parts = self._elements(item.type, f"{path}{item.name}{index}.", suffix, depth - 1)
+                if item.array is None:
+                    yield from parts
+                else:
+                    whole = _nearest(_suffix(suffix), field=path + item.name)
+                    yield replace(whole, parts=tuple(parts))
             else:
-                keys = {"field": path + item.name, "resample": "nearest"}
-                yield Candidate(_suffix(suffix), keys, isinstance(item.type, Text))
+                one = _nearest(_suffix(suffix), field=path + item.name)
+                yield replace(one, is_text=isinstance(item.type, Text))
 
     def _is_stamp(self, item: Field) -> bool:
         """Return whether a field of a message is its time, which all rows have."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Array, Block, Ragged
+from logloom.blocks import Array, Block, Lists, Ragged
 from logloom.errors import LogReadError, UsageError
 from logloom.io.formats.annotations.mapping import FileForm, InfoMapping, InstanceKey
 from logloom.schema import Schema
@@ -177,6 +177,8 @@ def _python(values: Any, kind: str) -> list[Any]:
     """Convert each row's value to JSON values."""
     if kind == "string":
         return [np.asarray(value).tobytes().decode() for value in values]
+    if isinstance(values, Lists):
+        return [[_plain(one) for one in value] for value in values]
     if isinstance(values, Ragged):
         return [_plain(value) for value in values]
     plain: list[Any] = _plain(values)

@@ -176,6 +176,8 @@ def _column_leaf(
 def _file_form(ctype: ColumnType) -> FileForm | None:
     if ctype.kind == "bytes":
         return "bytes"
+    if ctype.kind == "lists":
+        return None
     rank, channels = len(ctype.shape), ctype.shape[-1:]
     if ctype.dtype == np.uint8 and (rank == 2 or (rank == 3 and channels[0] in (None, 1, 3, 4))):
         return "image"

@@ -35,6 +35,7 @@ class L5KitFormat(StagedFormat):
     name = "l5kit"
     suffix = ".zarr"
     semantics = 1
+    holds_lists = False
     last = (".zgroup",)
     Options = L5KitOptions
     planned = L5KitPlanJson
