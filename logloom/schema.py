@@ -121,6 +121,11 @@ class ColumnType:
         return replace(self, kind="array", shape=(None, *self.tail))
 
     @property
+    def is_list_of_numbers(self) -> bool:
+        """Whether rows are lists of single numbers, of any length."""
+        return self.kind == "array" and self.shape == (None,) and self.dtype.kind in "iufb"
+
+    @property
     def tail(self) -> tuple[int, ...]:
         """The axes that have one length in every row."""
         return tuple(n for n in self.shape if n is not None)

@@ -150,9 +150,12 @@ def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, .
         ValueError: storing the array as (dtype, shape) would lose something.
     """
     if array.shape != shape or not np.can_cast(array.dtype, dtype, "safe"):
+        in_recipe = (
+            f", or build its column with `shape: {[*shape]}`" if array.shape != shape and shape else ""
+        )
         raise ValueError(
             f"{key!r} is {array.dtype} {array.shape}, in row 0 it is {dtype} {shape}; rows of a batch have "
-            "one dtype and shape: convert, pad or drop it in a function given as fns=[…]"
+            f"one dtype and shape: convert, pad or drop it in a function given as fns=[…]{in_recipe}"
         )
 
 

@@ -282,8 +282,8 @@ class Messages(Protocol):
         """(N,) whether each message has a value for the column; None if all have one by their definition.
 
         A message without a value is whole, and lacks what the column takes: a property, a joint, a picture, a
-        cell, or, with `skips_nan`, numbers that are NaN. It doesn't count for the column. Messages that can't
-        be decoded count as having one, so that `take` refuses them.
+        cell, or, with `skips_nan`, numbers other than NaN. It doesn't count for the column. Messages that
+        can't be decoded count as having one, so that `take` refuses them.
 
         Args:
             spec: the values to take from a message.

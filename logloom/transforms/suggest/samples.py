@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import islice
@@ -129,6 +130,7 @@ class Sample:
         damaged: by log_id, why a log can't be read.
         turns: by topic and candidate, whether values wrap, over all samples.
         joints: by topic and candidate, the sets of joints that messages have.
+        lengths: by topic and candidate, of lists of numbers, the number of messages of each length.
     """
 
     leads: dict[str, list[Leads]] = field(default_factory=dict)
@@ -146,6 +148,7 @@ class Sample:
     damaged: dict[str, LogReadError] = field(default_factory=dict)
     turns: dict[tuple[str, str], tuple[TurnEvidence, ...]] = field(default_factory=dict)
     joints: dict[tuple[str, str], SeenJoints] = field(default_factory=dict)
+    lengths: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
 
     @property
     def time(self) -> dict[str, Any]:
@@ -248,6 +251,9 @@ def sample(
     for topic, candidates in found.columns.items():
         candidates = [_with_fields(one, found.clouds.get(topic, {})) for one in candidates]
         candidates = _with_names(found, topic, candidates)
+        candidates = [
+            _with_shape(one, found.lengths.get((topic, one.suffix), Counter())) for one in candidates
+        ]
         found.columns[topic] = [_turned(one, found.turns.get((topic, one.suffix), ())) for one in candidates]
     return found
 
@@ -337,7 +343,8 @@ def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> 
                 _look_at_joints(found, log, messages, topic, candidate)
                 kept.append(candidate)
                 continue
-            fitted, turns = _fitted(candidate, log, messages, topic, rows)
+            lengths = found.lengths.setdefault((topic, candidate.suffix), Counter())
+            fitted, turns = _fitted(candidate, log, messages, topic, rows, lengths)
         except OF_CONTENT as error:
             left = [*candidate.parts, *left]
             if not candidate.parts:
@@ -391,9 +398,17 @@ def _with_names(found: Sample, topic: str, candidates: Sequence[Candidate]) -> l
 
 
 def _fitted(
-    candidate: Candidate, log: Log, messages: Messages, topic: str, rows: NDArray[np.intp]
+    candidate: Candidate,
+    log: Log,
+    messages: Messages,
+    topic: str,
+    rows: NDArray[np.intp],
+    lengths: Counter[int],
 ) -> tuple[Candidate, tuple[TurnEvidence, ...]]:
     """Adapt a candidate to these messages; also return whether its numbers wrap, if they may.
+
+    Args:
+        lengths: to which those of lists of numbers are added.
 
     Raises:
         LogloomError: a build can't take it.
@@ -418,6 +433,8 @@ def _fitted(
     if strings != spec.strings:
         candidate = candidate.with_keys(strings=strings)
     if not isinstance(values, np.ndarray):
+        if ctype.is_list_of_numbers:
+            lengths.update(values.lengths.tolist())
         return candidate, ()
     if candidate.policy == "slerp" and not values.any(axis=-1).all():
         return candidate.with_keys(resample="nearest"), ()  # which takes quaternions of norm zero unchanged
@@ -444,6 +461,13 @@ def _with_fields(candidate: Candidate, kinds: Mapping[str, str]) -> Candidate:
         dtype=None if dtype == "float32" else dtype,
         unit=candidate.keys.get("unit") if set(kinds) <= {"x", "y", "z"} else None,
     )
+
+
+def _with_shape(candidate: Candidate, lengths: Counter[int]) -> Candidate:
+    """Return a column of lists as one of vectors, if several messages have lists of one length."""
+    if len(lengths) != 1 or not all(lengths) or lengths.total() < 2:
+        return candidate
+    return candidate.with_keys(shape=[*lengths])
 
 
 def _turned(candidate: Candidate, turns: Sequence[TurnEvidence]) -> Candidate:

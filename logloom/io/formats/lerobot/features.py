@@ -264,7 +264,10 @@ def _feature(key: str, names: tuple[str, ...], schema: Schema) -> Feature | str:
         return Feature(key, names, BYTES)
     for name, ctype in zip(names, types, strict=True):
         if ctype.kind != "array" or ctype.is_ragged or ctype.dtype.kind not in _KINDS or 0 in ctype.shape:
-            return f"features: {key}: {name} ({ctype}) is neither numbers of a fixed shape nor an image"
+            problem = f"features: {key}: {name} ({ctype}) is neither numbers of a fixed shape nor an image"
+            if ctype.is_list_of_numbers:
+                problem += "; if its messages have lists of one length, write it at the column, as shape: [7]"
+            return problem
     dtype = np.result_type(*(ctype.dtype for ctype in types)).newbyteorder("<")
     if dtype.kind not in _KINDS or dtype.itemsize > 8:
         return f"features: {key}: {', '.join(names)} have no type in common; cast them"

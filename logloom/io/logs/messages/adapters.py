@@ -152,7 +152,10 @@ def shaped(values: Values, spec: FieldSpec) -> Values:
     if isinstance(values, Ragged):
         if (odd := values.lengths != length).any():
             row = int(np.argmax(odd))
-            why = f"a list of {int(values.lengths[row])} numbers; shape {list(spec.shape)} has {length}"
+            why = (
+                f"a list of {int(values.lengths[row])} numbers; shape {list(spec.shape)} has {length}. "
+                "`on_error: skip` refuses such messages, and without `shape` lists may have any length"
+            )
             raise UnfitError(row, why)
         values = values.values
     return values.reshape(-1, *spec.shape)

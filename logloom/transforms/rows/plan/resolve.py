@@ -54,6 +54,7 @@ from logloom.transforms.rows.plan.types import (
     remedy_of,
     row_type_of,
     settled_spec,
+    shape_remedy,
     spec_of,
 )
 from logloom.transforms.rows.plan.unfit_columns import unfit_columns
@@ -305,7 +306,9 @@ class _Resolving:
         check_nan(path, column, found)
         if spec.adapter in OF_VIDEO:
             check_video(path, column)
-        ctype = row_type_of(path, column, found)
+        needs_length = found.is_ragged and POLICIES[column.resample].takes not in ("any", "nothing")
+        remedy = shape_remedy(column, found, spec, topic, self._logs) if needs_length else ""
+        ctype = row_type_of(path, column, found, remedy)
         is_static = POLICIES[column.resample].uses == "topic"  # outside any time range
         time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
         self._check_there(path, column, topic)

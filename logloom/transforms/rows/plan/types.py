@@ -6,6 +6,7 @@ Elsewhere: topics of logs (topics), the plan of all columns (resolve).
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -218,8 +219,30 @@ def key_of(column: TopicColumn) -> str:
     return "as" if column.adapter and not column.field else "field"
 
 
-def row_type_of(path: Path, column: TopicColumn, message: ColumnType) -> ColumnType:
+def shape_remedy(
+    column: TopicColumn, message: ColumnType, spec: FieldSpec, topic: ResolvedTopic, logs: Mapping[str, Log]
+) -> str:
+    """Return what to write at a column whose values must have one length; by a list of the first log."""
+    if not message.is_list_of_numbers or spec.adapter is not None:
+        return "write resample: nearest"
+    for log_id in topic.some[:1]:
+        with contextlib.suppress(*OF_CONTENT):
+            last = logs[log_id].last_message(column.topic, spec)
+            if len(last) and (length := len(last.take(spec, np.arange(1))[0])):
+                return (
+                    f"write shape: [{length}], if all lists have {length} numbers as the last one of log "
+                    f"{log_id}, or resample: nearest"
+                )
+    return "write shape: [7], if all lists have 7 numbers, or resample: nearest"
+
+
+def row_type_of(
+    path: Path, column: TopicColumn, message: ColumnType, remedy: str = "write resample: nearest"
+) -> ColumnType:
     """Return the type of the column's rows.
+
+    Args:
+        remedy: what to write if values differ in length, but mustn't.
 
     Raises:
         MistakenError: the messages don't support what the recipe asks for.
@@ -232,7 +255,7 @@ def row_type_of(path: Path, column: TopicColumn, message: ColumnType) -> ColumnT
             raise MistakenError(Mistake((*path, "dtype"), why))
         dtype = None
     try:
-        ctype = row_type(message, column.resample, dtype, column.strings)
+        ctype = row_type(message, column.resample, dtype, column.strings, remedy)
     except ValueError as error:
         key = "dtype" if str(error).startswith("dtype") else "resample"
         raise MistakenError(Mistake((*path, key), str(error))) from error
