@@ -20,7 +20,10 @@ from logloom.schema import check_column_name
 from logloom.text import near_to
 from logloom.validation import OneOrKeys
 
-DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
+DTYPES = (
+    *("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64))),
+    *("float16", "float32", "float64"),
+)
 ADAPTERS = (
     *("image", "points", "scan", "navsat", "rotation_matrix", "transforms", "file"),
     *("packets", "keyframe", "camera_matrix", "distortion", "joints"),

@@ -310,7 +310,7 @@ def first_misfit(values: Array, dtype: np.dtype[Any]) -> int | None:
 
     >>> first_misfit(np.array([1.0, 300.0]), np.dtype("u1"))
     1
-    >>> first_misfit(np.array([0.1, np.inf, 1e300]), np.dtype("f4"))
+    >>> first_misfit(np.array([np.inf, 65519.0, 65520.0]), np.dtype("f2"))
     2
     """
     if dtype.kind == "b" or values.dtype == dtype or values.dtype.kind == "b":
@@ -333,7 +333,7 @@ def first_misfit(values: Array, dtype: np.dtype[Any]) -> int | None:
 def cast(values: Array, dtype: np.dtype[Any]) -> Array:
     """Cast values to another type: to integers half to even, to bool whether they differ from zero.
 
-    Numbers beyond an integer type must be excluded before (see `first_misfit`).
+    Numbers beyond the type must be excluded before (see `first_misfit`).
 
     >>> cast(np.array([0.5, 1.5, 2.6]), np.dtype("u1")).tolist()
     [0, 2, 3]

@@ -2,6 +2,7 @@
 
 import math
 import os
+import struct
 import subprocess
 import sys
 
@@ -144,6 +145,38 @@ def test_a_finite_number_beyond_a_float_type_does_not_fit():
     assert kernels.first_misfit(values[:4], np.dtype("f4")) is None
     assert kernels.first_misfit(values, np.dtype("f8")) is None
     assert kernels.first_misfit(np.array([2**64 - 1], np.uint64), np.dtype("f4")) is None
+
+
+HALVES = st.one_of(
+    st.floats(width=32),
+    st.floats(-70000, 70000),
+    st.sampled_from([65504.0, 65519.996, 65520.0, -65520.0, math.inf, -math.inf, math.nan, 1e300, 6e-8]),
+)
+
+
+@given(st.lists(HALVES, min_size=1, max_size=8))
+def test_numbers_become_halves_as_struct_packs_them_or_are_named(numbers):
+    def packed(number):
+        try:
+            return struct.unpack("<e", struct.pack("<e", number))[0]
+        except OverflowError:
+            return None
+
+    wanted, half = [packed(number) for number in numbers], np.dtype("f2")
+    misfit = kernels.first_misfit(np.array(numbers), half)
+    assert misfit == next((i for i, number in enumerate(wanted) if number is None), None)
+    if misfit is None:
+        np.testing.assert_array_equal(kernels.cast(np.array(numbers), half), np.array(wanted, half))
+
+
+@pytest.mark.parametrize(("source", "number"), [("i4", 65504), ("u8", 65519), ("i8", -65504), ("?", 1)])
+def test_whole_numbers_up_to_the_largest_half_fit(source, number):
+    values = np.array([number], source)
+    assert kernels.first_misfit(values, np.dtype("f2")) is None
+    assert kernels.cast(values, np.dtype("f2"))[0] == np.float16(number)
+    if source != "?":
+        beyond = np.array([0, number + (16 if number == 65504 else 1)], source) if number > 0 else values - 16
+        assert kernels.first_misfit(beyond, np.dtype("f2")) == len(beyond) - 1
 
 
 DIGEST = """

@@ -91,6 +91,8 @@ def spec_of(column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
     """Return the values to take from a message, by the recipe and the topic's definitions."""
     untyped = any(info.encoding == "json" for info in topic.variants.values())
     dtype = column.dtype if untyped or column.adapter == "image" else None
+    if dtype == "float16" and column.adapter != "image":
+        dtype = "float64"  # rows are cast, which finds numbers beyond it
     if (column.adapter or "").startswith("points[") and column.dtype not in (None, "float32", TEXT):
         dtype = "float64"  # which all fields fit, so that only a narrower `dtype` loses digits
     packets = column.adapter == "image" and any(PACKET_TYPES.search(i.type) for i in topic.variants.values())
