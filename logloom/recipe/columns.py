@@ -114,6 +114,16 @@ def struct_dtype(fields: Mapping[str, Any], strings: int) -> np.dtype[Any]:
     return np.dtype(members)
 
 
+def _tolerance(value: Any) -> Any:
+    if value in ("none", "inf", "unlimited"):
+        raise ValueError(
+            f"{value} is no length of time; for a topic of few messages write one longer than each log, such "
+            "as 24h: any earlier message of the log counts then, and each partition reads the topic from that "
+            "far back. If only the last message matters, write resample: static"
+        )
+    return value
+
+
 def _function_problem(name: str) -> str | None:
     if _FUNCTION.fullmatch(name):
         return None
@@ -291,7 +301,7 @@ class TopicColumn(RecipePart):
     names: Annotated[tuple[FieldPath, ...], BeforeValidator(as_list)] = ()
     partial: Annotated[bool, Field(strict=True)] = False
     resample: Annotated[str, BeforeValidator(_policy)] = "previous"
-    tolerance: LengthOfTime | None = None
+    tolerance: Annotated[LengthOfTime | None, BeforeValidator(_tolerance)] = None
     window: tuple[Duration, Duration] | None = None
     offset: Duration = 0
     unit: Line = ""
