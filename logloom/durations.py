@@ -1,6 +1,7 @@
 """Lengths of time as the Python API takes them: a text with its unit, a number of seconds, or a timedelta.
 
-Here: `nanoseconds_of`, the one rule for all arguments that are lengths of time.
+Here: `nanoseconds_of`, the one rule for all arguments that are lengths of time, and `offset_of`, for those
+that may be negative.
 Elsewhere: durations in recipes, which need their unit (logloom.recipe.values); in filters
 (logloom.query.grammar).
 """
@@ -47,6 +48,21 @@ def nanoseconds_of(value: Any, where: str) -> int:
     if found is None or not 0 <= found <= MAX_DURATION:
         raise _refusal(value, where)
     return found
+
+
+def offset_of(value: Any, where: str) -> int:
+    """The nanoseconds of a length of time before (negative) or after; otherwise as `nanoseconds_of`.
+
+    >>> offset_of("-300ms", "window") == offset_of(-0.3, "window") == -300_000_000
+    True
+    """
+    try:
+        is_before = value.startswith("-") if isinstance(value, str) else bool(value < 0 * value)
+    except TypeError:
+        is_before = False
+    if not is_before:
+        return nanoseconds_of(value, where)
+    return -nanoseconds_of(value[1:] if isinstance(value, str) else -value, where)
 
 
 def _of_number(seconds: Any) -> int | None:

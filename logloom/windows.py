@@ -1,6 +1,6 @@
 """Windows of rows: the rows at some offsets around a row, within its run.
 
-Here: the beginnings of runs, and the rows of windows, as arithmetic on positions.
+Here: the beginnings of runs, and the rows of windows, as arithmetic on positions and times.
 Elsewhere: views of datasets (logloom.datasets.views.positions).
 
 A run is rows of one log, side by side as stored, without a gap that is too long:
@@ -60,6 +60,54 @@ def rows_around(positions: Ints, offsets: Ints, starts: Ints) -> tuple[Ints, NDA
     rows = positions[:, None] + offsets
     run = np.searchsorted(starts, positions, side="right")[:, None]
     return rows, (rows >= starts[run - 1]) & (rows < starts[run])
+
+
+def within_runs(rows: Ints, positions: Ints, starts: Ints) -> Ints:
+    """Return (n, k) rows around (n,) positions, each brought to the nearest row of the position's run.
+
+    >>> within_runs(np.array([[2, 3, 9]]), np.array([3]), np.array([0, 3, 5, 7])).tolist()
+    [[3, 3, 4]]
+    """
+    run = np.searchsorted(starts, positions, side="right")[:, None]
+    return np.clip(rows, starts[run - 1], starts[run] - 1)
+
+
+def nearest_rows(
+    positions: Ints, deltas: Ints, starts: Ints, stamps: Ints, tolerance: int | None
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """Return (n, k) the rows of the same run nearest to (k,) times from (n,) rows, and which are near enough.
+
+    Args:
+        deltas: ns before (negative) or after; 0 is the row itself.
+        stamps: (N,) ns, ascending within runs. Of two rows that are equally near the earlier one counts.
+        tolerance: ns to the nearest row; None: any, for times between the first and the last row of the run.
+
+    >>> starts, stamps = np.array([0, 3, 5]), np.array([0, 10, 21, 50, 60])
+    >>> rows, exists = nearest_rows(np.array([1]), np.array([-10, 12, 20]), starts, stamps, 2)
+    >>> rows.tolist(), exists.tolist()
+    ([[0, 2, 2]], [[True, True, False]])
+    """
+    rows = np.empty((len(positions), len(deltas)), np.int64)
+    exists = np.empty(rows.shape, np.bool_)
+    run = np.searchsorted(starts, positions, side="right")
+    order = np.argsort(run, kind="stable")
+    cuts = np.flatnonzero(np.diff(run[order])) + 1
+    for some in np.split(order, cuts) if len(order) else ():
+        first, stop = starts[run[some[0]] - 1], starts[run[some[0]]]
+        times = stamps[first:stop]
+        wanted = stamps[positions[some]][:, None] + deltas
+        after = np.minimum(np.searchsorted(times, wanted), len(times) - 1)
+        before = np.maximum(after - 1, 0)
+        found = np.where(wanted - times[before] <= np.abs(times[after] - wanted), before, after)
+        found = np.where(
+            deltas == 0, positions[some][:, None] - first, found
+        )  # also where two times are equal
+        rows[some] = found + first
+        if tolerance is None:
+            exists[some] = (wanted >= times[0]) & (wanted <= times[-1])
+        else:
+            exists[some] = np.abs(times[found] - wanted) <= tolerance
+    return rows, exists
 
 
 def whole_windows(positions: Ints, offsets: Ints, starts: Ints) -> Ints:

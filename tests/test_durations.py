@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.durations import nanoseconds_of
+from logloom.durations import nanoseconds_of, offset_of
 from logloom.errors import UsageError
 
 
@@ -87,3 +87,17 @@ def test_texts_and_timedeltas_have_their_unit_and_numbers_are_seconds(value, ns)
 def test_what_is_no_length_of_time_is_refused_by_the_name_of_its_argument(value):
     with pytest.raises(UsageError, match=r"^window: max_gap=.*'300ms' .*seconds such as 0\.3"):
         nanoseconds_of(value, "window: max_gap")
+
+
+@pytest.mark.parametrize(
+    "value", ["300ms", 0.3, Decimal("0.3"), datetime.timedelta(seconds=0.3), np.timedelta64(300, "ms")]
+)
+def test_an_offset_is_a_time_before_or_after(value):
+    before = f"-{value}" if isinstance(value, str) else -value
+    assert (offset_of(before, "x"), offset_of(value, "x")) == (-300_000_000, 300_000_000)
+
+
+@pytest.mark.parametrize("value", ["--1s", "-", "-1", None, [1], np.timedelta64("NaT"), float("-inf")])
+def test_what_is_no_offset_is_refused(value):
+    with pytest.raises(UsageError, match=r"x=.*: not a length of time"):
+        offset_of(value, "x")

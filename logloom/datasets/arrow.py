@@ -105,14 +105,13 @@ def batches_of(dataset: Dataset[Any], rows: int | None) -> Iterator[Any]:
 
 
 def _schema_of(dataset: Dataset[Any], names: Sequence[str]) -> Any:
-    window = dataset.window_steps
     types = {} if dataset.is_mapped else {**_KEYS, **dataset.schema.all}
     fields = []
     for name in names:
         ctype = types.get(name)
         if ctype is not None and (ctype.kind != "array" or ctype.dtype.kind != "O"):
-            of_window = window > 0 and name != "log_id"
-            fields.append(pa.field(name, pa.list_(type_of(ctype), window) if of_window else type_of(ctype)))
+            steps = dataset.steps_of(name)
+            fields.append(pa.field(name, pa.list_(type_of(ctype), steps) if steps else type_of(ctype)))
     return pa.schema(fields)
 
 
@@ -131,7 +130,7 @@ def frame_of(dataset: Dataset[Any]) -> pd.DataFrame:
     pieces: dict[str, list[Any]] = {}
     for _, batch in pieces_of(dataset, None):
         for name, column in batch.items():
-            pieces.setdefault(name, []).append(pandas_column(column, dataset.window_steps > 0))
+            pieces.setdefault(name, []).append(pandas_column(column, dataset.steps_of(name) > 0))
     if not pieces:
         known = table_of(dataset).to_pandas()
         nothing = pd.Series([], dtype=object)

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from logloom.blocks import Array, empty
-from logloom.datasets.dataset_view import STAMP_KEYS, DatasetView
+from logloom.datasets.dataset_view import DatasetView
 from logloom.datasets.search.log_matches import passing
 from logloom.datasets.views import positions as views
 from logloom.datasets.views.column_choice import BatchFn, Pick, instead_of, names_of
 from logloom.datasets.views.scan import mask_of
-from logloom.datasets.views.windows import mapped_windows, window_batch, window_spec
+from logloom.datasets.views.windows import mapped_windows, sample_windows, window_batch
 from logloom.durations import Time
 from logloom.errors import UsageError
 from logloom.io.rows import batches
@@ -90,11 +90,12 @@ class Dataset(DatasetView, Generic[Sample]):
 
     def window(
         self,
-        offsets: Sequence[int],
+        offsets: views.Offsets | Mapping[str, views.Offsets],
         stride: int = 1,
         on_edge: views.OnEdge = "drop",
         *,
         max_gap: Time | None = "recipe",
+        tolerance: Time | None = "recipe",
         mask: str = "mask",
     ) -> Dataset[dict[str, Any]]:
         """Each row with rows around it: its neighbours in the log as stored, whatever this view shows.
@@ -103,15 +104,24 @@ class Dataset(DatasetView, Generic[Sample]):
         `log_id` stays one.
 
         Args:
-            offsets: of the k rows: range(-10, 1) is ten rows before and the row itself.
+            offsets: of the k rows: range(-10, 1) is ten rows before and the row itself. Or times, for the
+                rows nearest to these: texts ("-200ms"), timedeltas, or seconds of which one at least is a
+                float ([-0.2, 0.0]). Or both by column, {"camera": range(-1, 1), "action": range(0, 16)},
+                which is also the form of LeRobot's `delta_timestamps`: each of these columns (names or globs;
+                "timestamp" too) then has its own k, and is read at these rows alone; the other columns have
+                the row's own value.
             stride: what offsets are multiplied by.
             on_edge: what becomes of windows that would leave their log, or span a gap: "drop" leaves these
-                samples out; "pad" fills in NaN, 0, false or nothing and says under `mask` which rows are
-                real, (k,) bool; "error" raises when such a sample is asked for.
+                samples out; "pad" fills in NaN, 0, false or nothing; "repeat" the first or last row that
+                there is; both say under `mask` which rows are real, (k,) bool; "error" raises when such a
+                sample is asked for.
             max_gap: time between two rows of a log beyond which no window goes, as a text ("300ms") or in
                 seconds (0.3); None for no limit; "recipe" is one and a half periods of the recipe's clock, no
                 limit where it has none.
-            mask: the key of the mask.
+            tolerance: from a time to its row; a time without a row that near is one beyond the edge. None for
+                any row, between the first and the last; "recipe" is half a period of the recipe's clock,
+                None where it has none.
+            mask: the key of the mask; of columns that have windows of their own its last part: "action.mask".
 
         Raises:
             UsageError: these are windows already, or an argument makes no sense.
@@ -123,16 +133,19 @@ class Dataset(DatasetView, Generic[Sample]):
             ((5,), (5, 3), 5)
             >>> rows.window([-1, 0], on_edge="pad")[0]["mask"].tolist()
             [False, True]
+            >>> ranges = {"camera.front": ["-200ms", "0ms"], "ego.position": range(4)}
+            >>> sample = rows.window(ranges, on_edge="repeat")[0]
+            >>> sample["camera.front.mask"].tolist(), sample["ego.position"].shape
+            ([False, True], (4, 3))
         """
         if self._window is not None:
             raise UsageError("window: these rows are windows already; give all offsets in one call")
-        if on_edge == "pad" and mask in (*self.columns, *STAMP_KEYS):
-            raise UsageError(f"window: {mask!r} is a column; name the mask otherwise, with mask=…")
-        window = window_spec(
-            self._source, views.steps_of(offsets, stride), on_edge, max_gap, mask, self.borders
+        source, known = self._source, None if self.is_mapped else self.columns
+        windows = sample_windows(
+            source, offsets, stride, on_edge, max_gap, tolerance, mask, known, self.borders
         )
-        rows = window.whole(self.positions) if on_edge == "drop" else self._rows
-        made = self._with(_rows=rows, _window=window, _row_fns=self._row_fns + self._fns, _fns=())
+        rows = windows.whole(self.positions, source) if on_edge == "drop" else self._rows
+        made = self._with(_rows=rows, _window=windows, _row_fns=self._row_fns + self._fns, _fns=())
         return cast("Dataset[dict[str, Any]]", made)
 
     def shuffle(self, seed: int = 0) -> Self:
@@ -417,11 +430,15 @@ class Dataset(DatasetView, Generic[Sample]):
         batch = {
             name: as_batched(source.place, name, empty(types[name]), types[name]) for name in self.columns
         }
-        if self._window is None:
+        windows = self._window
+        if windows is None:
             return stamps | batch
-        batch = stamps | batches.folded({**batch, **stamps}, 0, self.window_steps)
-        mask = np.empty((0, self.window_steps), np.bool_)
-        return batch | ({self._window.mask: mask} if self._window.on_edge == "pad" else {})
+        batch = stamps | batch
+        for name in batch:
+            if spec := windows.of(name):
+                batch |= batches.folded({name: batch[name]}, 0, len(spec.steps))
+        masks = windows.masks(self.columns).items()
+        return batch | {key: np.empty((0, len(spec.steps)), np.bool_) for key, spec in masks}
 
     @property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -514,7 +531,8 @@ class Dataset(DatasetView, Generic[Sample]):
             samples = mapped_windows(self._source, self._window, positions, self.columns, self._row_fns)
         else:
             found = window_batch(self._source, self._window, positions, self.columns, {})
-            samples = batches.windows_of(found, len(positions))
+            single = [name for name in found if name in self.columns and not self.steps_of(name)]
+            samples = batches.windows_of(found, len(positions), single)
         for fn in self._fns:
             samples = [fn(sample) for sample in samples]
         return samples

@@ -46,7 +46,7 @@ class DatasetView:
         self.columns = columns
         self._row_fns: tuple[Fn, ...] = ()
         self._borders: Array | None = None
-        self._window: views.WindowSpec | None = None
+        self._window: views.SampleWindows | None = None
         self._fns: tuple[Fn, ...] = ()
 
     def _with(self, **changes: Any) -> Self:
@@ -57,8 +57,7 @@ class DatasetView:
     def __repr__(self) -> str:
         notes = []
         if self._window is not None:
-            steps = self._window.steps
-            notes.append(f"windows of {len(steps)} rows, {min(steps)} to {max(steps)}")
+            notes.append(str(self._window))
         if self._fns or self._row_fns:
             notes.append("mapped; the columns are those that functions are given")
         stretches, types = self._source.stretches, self._source.schema.all
@@ -118,8 +117,8 @@ class DatasetView:
     @property
     def keys(self) -> tuple[str, ...]:
         """What a sample has, before functions given to `map` change it."""
-        mask = (self._window.mask,) if self._window is not None and self._window.on_edge == "pad" else ()
-        return (*(STAMP_KEYS if self._source.has_stamps else ()), *self.columns, *mask)
+        masks = () if self._window is None else self._window.masks(self.columns)
+        return (*(STAMP_KEYS if self._source.has_stamps else ()), *self.columns, *masks)
 
     @property
     def is_mapped(self) -> bool:
@@ -133,8 +132,17 @@ class DatasetView:
 
     @property
     def window_steps(self) -> int:
-        """How many rows a window has; 0 where samples are rows."""
-        return 0 if self._window is None else len(self._window.steps)
+        """How many rows a window has, the longest where columns have their own; 0 where samples are rows."""
+        return 0 if self._window is None else max(len(spec.steps) for spec in self._window.specs)
+
+    def steps_of(self, name: str) -> int:
+        """How many rows a sample has of a column; 0 where it has the value of one row.
+
+        Args:
+            name: of the column, or "timestamp".
+        """
+        spec = None if self._window is None else self._window.of(name)
+        return 0 if spec is None else len(spec.steps)
 
     @property
     def source(self) -> RowSource:

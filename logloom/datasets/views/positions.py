@@ -1,6 +1,6 @@
 """Choose rows of an open dataset: pure functions on arrays of row positions.
 
-Here: shuffling, sharding, taking, the rows of windows (`WindowSpec`), and a digest of the chosen rows.
+Here: shuffling, sharding, taking, the rows of windows (`SampleWindows`), and a digest of the chosen rows.
 Elsewhere: windows as arithmetic on positions (logloom.windows), the dataset that holds such an array
 (logloom.datasets.dataset), reading rows (its source).
 Positions are int64 numbers of rows in stored order, (n,) each, or a range, which takes no memory.
@@ -8,8 +8,9 @@ Positions are int64 numbers of rows in stored order, (n,) each, or a range, whic
 
 from __future__ import annotations
 
+import datetime
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,15 +18,20 @@ from blake3 import blake3
 from numpy.typing import ArrayLike, NDArray
 
 from logloom.digests import digest_of
+from logloom.durations import Time, offset_of
 from logloom.errors import UsageError
 from logloom.io.rows.log_ranges import Stretches
+from logloom.io.rows.sources import RowSource
 from logloom.values import dataclass
-from logloom.windows import rows_around, run_starts, whole_windows
+from logloom.windows import nearest_rows, rows_around, run_starts, whole_windows, within_runs
 
 Ints = NDArray[np.int64]
 Rows = Ints | range
-OnEdge = Literal["drop", "pad", "error"]
-ON_EDGE = ("drop", "pad", "error")
+Offsets = Sequence[int] | Sequence[Time] | NDArray[Any]
+OnEdge = Literal["drop", "pad", "repeat", "error"]
+ON_EDGE = ("drop", "pad", "repeat", "error")
+_TIMES = (float, str, datetime.timedelta, np.floating, np.timedelta64)
+_AT_ONCE = 1 << 20  # rows of windows that are looked up together
 
 
 def array_of(rows: Rows) -> Ints:
@@ -120,41 +126,121 @@ class WindowSpec:
     """The rows around a row.
 
     Attributes:
-        steps: (k,) rows before (negative) or after, as stored.
+        steps: (k,) rows before (negative) or after, as stored; or ns, for the rows nearest to these times.
         runs: (R + 1,) where runs begin; windows don't leave theirs.
         on_edge: what becomes of windows that would.
-        mask: the key of a padded window's (k,) mask of rows that exist.
+        is_time: whether steps are ns.
+        tolerance: ns from a time to its row, see `nearest_rows`.
     """
 
     steps: Ints
     runs: Ints
     on_edge: OnEdge
+    is_time: bool = False
+    tolerance: int | None = None
+
+    def rows(self, positions: Ints, stamps: Ints | None = None) -> tuple[Ints, NDArray[np.bool_]]:
+        """(n, k) positions around each row, and which of them are rows of its run.
+
+        Args:
+            stamps: (N,) ns of all rows, where steps are times.
+        """
+        if not self.is_time:
+            rows, exists = rows_around(positions, self.steps, self.runs)
+            return (within_runs(rows, positions, self.runs) if self.on_edge == "repeat" else rows), exists
+        assert stamps is not None
+        return nearest_rows(positions, self.steps, self.runs, stamps, self.tolerance)
+
+    def whole(self, positions: Ints, stamps: Ints | None = None) -> Ints:
+        """The positions whose windows are whole."""
+        if not self.is_time:
+            return whole_windows(positions, self.steps, self.runs)
+        step = max(1, _AT_ONCE // len(self.steps))
+        parts = [positions[start : start + step] for start in range(0, len(positions), step)]
+        kept = [part[self.rows(part, stamps)[1].all(axis=1)] for part in parts]
+        return np.concatenate([positions[:0], *kept])
+
+
+@dataclass(frozen=True)
+class SampleWindows:
+    """Which columns of a sample are windows, and of which rows.
+
+    Attributes:
+        all: of every column and of `timestamp`; None where columns have windows of their own.
+        columns: of these, by name; the others have the value of the row itself.
+        on_edge: what becomes of windows that would leave their run.
+        mask: the key of the (k,) mask of rows that exist, or the last part of a key `column.mask` for each.
+    """
+
+    all: WindowSpec | None
+    columns: Mapping[str, WindowSpec]
+    on_edge: OnEdge
     mask: str
 
-    def rows(self, positions: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """(n, k) positions around each row, and which of them are rows of its run."""
-        return rows_around(positions, self.steps, self.runs)
+    def of(self, name: str) -> WindowSpec | None:
+        """The window of a column, or of `timestamp`; None where a sample has one value."""
+        return self.columns.get(name) if self.all is None else None if name == "log_id" else self.all
 
-    def whole(self, positions: Ints) -> Ints:
-        """The positions whose windows are whole."""
-        return whole_windows(positions, self.steps, self.runs)
+    def masks(self, names: Sequence[str]) -> dict[str, WindowSpec]:
+        """The keys of the masks of a sample that has these columns."""
+        if self.on_edge not in ("pad", "repeat"):
+            return {}
+        if self.all is not None:
+            return {self.mask: self.all}
+        known = ("timestamp", *names)
+        return {f"{name}.{self.mask}": self.columns[name] for name in known if name in self.columns}
+
+    @property
+    def specs(self) -> Sequence[WindowSpec]:
+        """Each that there is, once."""
+        found = self.columns.values() if self.all is None else [self.all]
+        return list({id(spec): spec for spec in found}.values())
+
+    def whole(self, positions: Ints, source: RowSource) -> Ints:
+        """The positions of a source all of whose windows are whole."""
+        for spec in self.specs:
+            positions = spec.whole(positions, source.stamps if spec.is_time else None)
+        return positions
+
+    def __str__(self) -> str:
+        if self.all is not None:
+            return f"windows of {_shown(self.all)}"
+        return "windows: " + "; ".join(f"{name}: {_shown(spec)}" for name, spec in self.columns.items())
 
 
-def steps_of(offsets: Sequence[int], stride: int) -> Ints:
-    """(k,) offsets times the stride.
+def _shown(spec: WindowSpec) -> str:
+    low, high = spec.steps.min().item(), spec.steps.max().item()
+    if spec.is_time:
+        return f"{len(spec.steps)} times, {low / 1e9:g} to {high / 1e9:g} s"
+    return f"{len(spec.steps)} rows, {low} to {high}"
+
+
+def _is_rows(offset: Any) -> bool:
+    return (
+        isinstance(offset, int | np.integer) and not isinstance(offset, bool) and abs(int(offset)) < 1 << 48
+    )
+
+
+def steps_of(offsets: Offsets, stride: int) -> tuple[Ints, bool]:
+    """(k,) offsets times the stride, in rows or in ns; and whether they are ns.
 
     Raises:
-        UsageError: no offsets, or none that are integers.
+        UsageError: no offsets, or none that are integers or lengths of time.
     """
-    try:
-        steps = np.asarray(list(offsets))
-    except (TypeError, ValueError):  # no sequence, or lists of several lengths
-        steps = np.empty(0)
-    if steps.ndim != 1 or not steps.size or steps.dtype.kind not in "iu":
-        raise UsageError(f"window: offsets are integers such as range(-10, 1), got {offsets!r}")
+    listed: list[Any] = [] if isinstance(offsets, str) or not np.iterable(offsets) else list(offsets)
+    is_time = any(isinstance(one, _TIMES) for one in listed)
     if operator.index(stride) < 1:
         raise UsageError(f"window: stride={stride}; it is at least 1")
-    return steps.astype(np.int64) * operator.index(stride)
+    if is_time:
+        steps = np.array([offset_of(one, "window: offset") for one in listed], np.int64)
+    elif listed and all(_is_rows(one) for one in listed):
+        steps = np.array(listed, np.int64)
+    else:
+        raise UsageError(
+            "window: offsets are integers such as range(-10, 1), or times such as ['-200ms', '0ms'] or, in "
+            f"seconds, [-0.2, 0.0], got {offsets!r:.80}"
+        )
+    return steps * operator.index(stride), is_time
 
 
 def digest_of_rows(rows: Rows, stretches: Stretches) -> str:

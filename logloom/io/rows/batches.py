@@ -92,14 +92,27 @@ def _take(column: Any, rows: Ints) -> Any:
     return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows.tolist()]
 
 
+def _take_windows(column: tuple[Array, ...], windows: Ints) -> tuple[Array, ...]:
+    """The given windows of a folded ragged column."""
+    values, lengths, *inner = column
+    count, steps = lengths.shape[:2]
+    rows = (windows[:, None] * steps + np.arange(steps)).reshape(-1)
+    taken, own, *inner = _take((values, lengths.reshape(count * steps, *lengths.shape[2:]), *inner), rows)
+    return taken, own.reshape(len(windows), steps, *own.shape[1:]), *inner
+
+
 def scattered(
-    parts: Sequence[tuple[Ints, Batch]], num_rows: int, out: Mapping[str, Array] | None = None
+    parts: Sequence[tuple[Ints, Batch]],
+    num_rows: int,
+    out: Mapping[str, Array] | None = None,
+    windows: Sequence[str] = (),
 ) -> Batch:
     """Combine batches into one.
 
     Args:
         parts: (which rows, batch); every row is in one of them.
         out: arrays to fill, for columns that are arrays.
+        windows: columns that are folded.
     """
     order = np.argsort(np.concatenate([where for where, _ in parts]), kind="stable")
     batch: Batch = {}
@@ -113,7 +126,8 @@ def scattered(
                 whole[where] = column
             batch[name] = whole
         elif isinstance(first, tuple):
-            batch[name] = _take(tuple(map(np.concatenate, zip(*columns, strict=True))), order)
+            joined = tuple(map(np.concatenate, zip(*columns, strict=True)))
+            batch[name] = _take_windows(joined, order) if name in windows else _take(joined, order)
         else:
             batch[name] = _take([value for column in columns for value in column], order)
     return batch
@@ -168,9 +182,16 @@ def _folded(column: Any, num_windows: int, steps: int) -> Any:
     return [column[start * steps : (start + 1) * steps] for start in range(num_windows)]
 
 
-def windows_of(batch: Batch, num_windows: int) -> list[dict[str, Any]]:
-    """The windows of a folded batch: arrays (k, *shape), and lists of k for all that isn't of one shape."""
-    columns = {name: window_values(column) for name, column in batch.items()}
+def windows_of(batch: Batch, num_windows: int, single: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The windows of a folded batch: arrays (k, *shape), and lists of k for all that isn't of one shape.
+
+    Args:
+        single: columns that have one value in a window.
+    """
+    columns = {
+        name: row_values(column) if name in single else window_values(column)
+        for name, column in batch.items()
+    }
     return [{name: values[n] for name, values in columns.items()} for n in range(num_windows)]
 
 
@@ -227,8 +248,8 @@ def to_tensors(row: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError("this needs torch: pip install 'logloom[torch]'") from error
 
     def tensor(value: Any) -> Any:
-        if isinstance(value, list):
-            return [tensor(item) for item in value]
+        if isinstance(value, list | tuple):
+            return type(value)(tensor(item) for item in value)
         if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "biufc":
             return value
         array = np.require(value, requirements=["C", "W"])

@@ -28,7 +28,7 @@ def test_a_window_holds_the_rows_of_its_log_that_no_gap_parts_from_its_own(logs,
     max_gap = data.draw(st.sampled_from([None, 1, 2, 3]))
     stamps, owner = np.cumsum(np.array(diffs, np.int64)), log_of_each_row(stretches)
     runs = views.runs_of(stretches, stamps, max_gap)
-    window = views.WindowSpec(np.array(steps), runs, "pad", "mask")
+    window = views.WindowSpec(np.array(steps), runs, "pad")
 
     def is_reached(start, stop):
         low, high = min(start, stop), max(start, stop)
