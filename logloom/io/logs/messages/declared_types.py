@@ -51,7 +51,7 @@ class TypedDecoder:
         try:
             return adapters.column_type(spec, self.root_for(spec))
         except UsageError as error:
-            raise UsageError(f"topic {self.info.topic} ({self.info.type}): {error}") from None
+            raise type(error)(f"topic {self.info.topic} ({self.info.type}): {error}") from None
 
     def reader(self, raw: RawMessages, spec: FieldSpec) -> adapters.Read:
         """Return a function that reads fields of messages, for a column."""

@@ -41,11 +41,17 @@ class Text:
 
 @dataclass(frozen=True, eq=False)
 class Struct:
-    """A message. `is_time` marks times and durations: seconds and nanoseconds, which read as int64 ns."""
+    """A message.
+
+    Attributes:
+        is_time: marks times and durations: seconds and nanoseconds, which read as int64 ns.
+        omitted: names of fields that no column can have, and why: "contains itself, so it can't be a column".
+    """
 
     name: str
     fields: tuple[Field, ...]
     is_time: bool = False
+    omitted: tuple[tuple[str, str], ...] = ()
 
     def field(self, name: str) -> Field | None:
         return next((field for field in self.fields if field.name == name), None)

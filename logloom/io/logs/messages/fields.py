@@ -44,6 +44,10 @@ _STEP = re.compile(f"({_WORD.pattern}){_INDEX}")
 _TIME = np.dtype("<i8")
 
 
+class UntypedError(UsageError):
+    """A field to which the definition of its messages gives no type that a column can have."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """What is read of a message: follow `names`, then, at an array, pick of its elements and go on in them.
@@ -165,6 +169,31 @@ def _odd(struct: Struct) -> Sequence[str]:
     return [field.name for field in struct.fields if not _WORD.fullmatch(field.name)]
 
 
+def line_of(path: str) -> str:
+    """Return the line of a recipe that names a path; brackets need quotes within {}."""
+    return f'field: "{path}"' if re.search(r"[\[\]{},:#\s]", path) else f"field: {path}"
+
+
+def _text(steps: Sequence[re.Match[str]]) -> str:
+    return ".".join(step[0] for step in steps)
+
+
+def _with_brackets(inside: Type, steps: Sequence[re.Match[str]]) -> str:
+    """Return the text of steps with [] after each array that a path goes on in."""
+    words = []
+    for step in steps:
+        field = inside.field(step[1]) if isinstance(inside, Struct) else None
+        is_bare = field is not None and field.array is not None and not _index_in(step)
+        words.append(step[0] + "[]" * (is_bare and step is not steps[-1]))
+        inside = field.type if field is not None else inside
+    return ".".join(words)
+
+
+def _path_to(path: str, rest: Sequence[re.Match[str]]) -> str:
+    """Return a path without its last steps."""
+    return path[: len(path) - len(_text(rest)) - 1] if rest else path
+
+
 def _index_in(step: re.Match[str]) -> str:
     """Return the index at the end of a step, with its brackets; "" without one."""
     return step[0][len(step[1]) :]
@@ -204,23 +233,26 @@ def _select(root: Struct, inside: Struct, steps: Sequence[re.Match[str]], path: 
     for i, step in enumerate(steps):
         field = inside.field(step[1])
         if field is None:
+            if reason := dict(inside.omitted).get(step[1]):
+                raise UntypedError(f"field {path!r}: {step[1]} {reason}")
             raise UsageError(_no_such_field(root, inside, step[1], path))
         names.append(field.name)
         rest = steps[i + 1 :]
         if field.array is not None:
             pick = _pick(field, step, path)
             if rest and not _index_in(step):
-                raise UsageError(
-                    f"field {path!r}: {field.name} is an array; write {field.name}[].{rest[0][0]}"
-                )
+                way = line_of(f"{_path_to(path, rest)}[].{_with_brackets(field.type, rest)}")
+                raise UsageError(f"field {path!r}: {field.name} is an array; write `{way}`")
             inner = _element(root, field, rest, path, width, is_one=isinstance(pick, int))
             return Selection(tuple(names), field.type, field.array, width, pick, inner)
         if _index_in(step):
-            raise UsageError(f"field {path!r}: {field.name} is no array")
+            way = _path_to(path, rest).removesuffix(_index_in(step)) + (f".{_text(rest)}" if rest else "")
+            raise UsageError(f"field {path!r}: {field.name} is no array; write `{line_of(way)}`")
         if not rest:
             return Selection(tuple(names), field.type, None, width)
         if not isinstance(field.type, Struct):
-            raise UsageError(f"field {path!r}: {field.name} has no fields of its own")
+            way = line_of(_path_to(path, rest))
+            raise UsageError(f"field {path!r}: {field.name} has no fields of its own; write `{way}`")
         inside = field.type
     raise AssertionError("a path has at least one step")
 
@@ -251,12 +283,16 @@ def _element(
     if not rest:
         return Selection((), field.type, None, width, flatten=is_one, is_inside=True)
     if not isinstance(field.type, Struct):
-        raise UsageError(f"field {path!r}: elements of {field.name} have no fields of their own")
+        way = line_of(_path_to(path, rest).removesuffix("[]"))
+        raise UsageError(
+            f"field {path!r}: elements of {field.name} have no fields of their own; write `{way}`"
+        )
     inner = _select(root, field.type, rest, path, width)
     if inner.is_lists and not is_one:
+        way = line_of(re.sub(r"\[[^\]]*\]$", "", _path_to(path, rest)) + f"[0].{_text(rest)}")
         raise UsageError(
-            f"field {path!r}: a column holds lists of lists, but no lists within these; take {rest[0][1]} of "
-            f"one element, as {field.name}[0].{rest[0][1]}"
+            f"field {path!r}: a column holds lists of lists, but no lists within these; take those of one "
+            f"element: `{way}`"
         )
     return replace(inner, is_inside=True, fills=not is_one)
 
@@ -300,6 +336,40 @@ def column_type(selection: Selection) -> ColumnType:
     if selection.is_lists:
         return ColumnType(dtype, (None, None, *shape[2:]), "lists")
     return ColumnType(dtype, shape)
+
+
+def _type_of(path: str, selection: Selection) -> ColumnType:
+    """Return `column_type`; an error names the parts of a sub-message that can be columns.
+
+    Raises:
+        UsageError: not supported as a column.
+    """
+    try:
+        return column_type(selection)
+    except UsageError as error:
+        inmost = selection
+        while inmost.inner is not None:
+            inmost = inmost.inner
+        if not isinstance(inmost.type, Struct):
+            raise
+        is_array = selection.inner is not None and not inmost.names and not path.endswith("]")
+        begin = f"{path}[]" if is_array else path
+        parts = [f"{begin}.{name}" for name in _columns_in(inmost.type)]
+        if not parts:
+            raise
+        ways = " or ".join(f"`{line_of(part)}`" for part in parts[:3])
+        raise UsageError(f"field {path!r}: {error}; write {ways}") from error
+
+
+def _columns_in(struct: Struct) -> list[str]:
+    """Return the fields of a message that can be columns, those of one length first."""
+    found: dict[str, bool] = {}
+    for field in struct.fields:
+        try:
+            found[field.name] = column_type(select(struct, field.name)).is_ragged and field.array is not None
+        except UsageError:
+            continue
+    return sorted(found, key=lambda name: found[name])
 
 
 def value_type(selection: Selection) -> tuple[np.dtype[Any], tuple[int | None, ...]]:
@@ -354,15 +424,14 @@ def packed(kind: Type, width: int, where: str = "") -> np.dtype[Any]:
         name = f"{where}.{field.name}" if where else field.name
         if field.array is not None and field.array.length is None:
             raise UsageError(
-                f"{kind.name} contains {name}, whose length differs, so it can't be a whole value of a "
-                "column; name the fields to take, or take that one as a separate column"
+                f"{kind.name} contains {name}, whose length differs, so it can't be a whole value of a column"
             )
         if isinstance(field.type, Struct) and not field.type.fields:
             continue
         inner = packed(field.type, width, name)
         members.append((field.name, inner, (field.array.length,)) if field.array else (field.name, inner))
     if not members:
-        raise UsageError(f"{kind.name} has no fields, so it has no values")
+        raise UsageError(f"{kind.name} has no fields, so it can't be a column")
     dtype = np.dtype(members)
     if dtype.itemsize > MAX_VALUE_BYTES:
         raise UsageError(f"{kind.name} would take {dtype.itemsize} bytes a value: name the fields to take")
@@ -376,8 +445,8 @@ def joined_type(spec: FieldSpec, selections: Sequence[Selection]) -> ColumnType:
         UsageError: several paths whose types or shapes differ.
     """
     if len(selections) == 1:
-        return column_type(selections[0])
-    types = [column_type(selection) for selection in selections]
+        return _type_of(spec.paths[0], selections[0])
+    types = [_type_of(path, one) for path, one in zip(spec.paths, selections, strict=True)]
     first = types[0]
     widths = []
     for path, selection, kind in zip(spec.paths, selections, types, strict=True):

@@ -35,7 +35,7 @@ from logloom.io.logs.messages.definitions import (
     Text,
     Type,
 )
-from logloom.io.logs.messages.fields import Selection, has
+from logloom.io.logs.messages.fields import Selection, UntypedError, has
 from logloom.io.logs.messages.object_decoders import ObjectDecoder, is_float
 
 _BYTE = Number(np.dtype("u1"), is_byte=True)
@@ -77,7 +77,7 @@ class JsonDecoder(ObjectDecoder):
             return self.root
         if spec.dtype is None:
             if not self.root.fields:
-                raise UsageError(
+                raise UntypedError(
                     f"field {unknown[0]!r}: JSON messages without a schema have no types: set dtype, and "
                     "write [] after the path of an array"
                 )
@@ -217,15 +217,17 @@ class _JsonSchema:
 
     def _struct(self, schema: Mapping[str, Any], name: str, inside: tuple[str, ...]) -> Struct:
         properties = schema.get("properties")
-        found = []
+        found, omitted = [], []
         for key, value in properties.items() if isinstance(properties, dict) else ():
             typed = self._type(value, key, (*inside, name))
             if typed is not None:
                 found.append(Field(key, *typed))
+            else:
+                omitted.append((key, "has no type in the schema that a column can have"))
         for names in _TIMES:
             if {f.name for f in found} == set(names) and all(f.type is _INTEGER for f in found):
                 return Struct(name, tuple(Field(part, _INTEGER) for part in names), is_time=True)
-        return Struct(name, tuple(found))
+        return Struct(name, tuple(found), omitted=tuple(omitted))
 
     def _at(self, reference: str) -> Any:
         """Resolve a reference within the schema; None for any other."""

@@ -187,20 +187,22 @@ def _struct(root: Descriptor) -> Struct:
             return done[name]
         if len(inside) >= MAX_DEPTH:
             raise ValueError(f"more than {MAX_DEPTH} messages are nested")
-        fields = []
+        fields, omitted = [], []
         for field in descriptor.fields:
             sub = field.message_type
             if sub is not None and sub.full_name in (*inside, name):
+                omitted.append((field.name, f"is a {sub.full_name} within one, so it can't be a column"))
                 continue
             kind = _type(field) if sub is None else struct_of(sub, (*inside, name))
             is_bytes = field.type == FieldDescriptor.TYPE_BYTES
             if is_bytes and _is_repeated(field):
-                continue  # lists of lists of bytes can't be columns
+                omitted.append((field.name, "is a list of bytes of any lengths, so it can't be a column"))
+                continue
             fields.append(Field(field.name, kind, Array() if is_bytes or _is_repeated(field) else None))
         counts[name] = sum(counts.get(f.type.name, 2) if isinstance(f.type, Struct) else 1 for f in fields)
         if counts[name] > MAX_FIELDS:
             raise ValueError(f"{name} has {counts[name]} fields: absurdly large")
-        done[name] = Struct(name, tuple(fields))
+        done[name] = Struct(name, tuple(fields), omitted=tuple(omitted))
         return done[name]
 
     return struct_of(root, ())

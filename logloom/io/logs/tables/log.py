@@ -203,7 +203,11 @@ class TableLog:
                 return BYTES
             return adapters.column_type(spec, found.root)
         except UsageError as error:
-            raise UsageError(f"topic {topic} ({found.files[0].uri}): {error}") from None
+            why = str(error)
+            for name, kind in without_type(found.files[0].schema).items():
+                if any(f"{path}.".startswith((f"{name}.", f"{name}[")) for path in spec.paths):
+                    why = f"field {name!r} is {kind}, so it can't be a column"
+            raise UsageError(f"topic {topic} ({found.files[0].uri}): {why}") from None
 
     def time_source(self, topic: str, sources: Sequence[MessageTime]) -> MessageTime | None:
         found = self._topic(topic)

@@ -54,7 +54,7 @@ from logloom.transforms.rows.plan.types import (
     remedy_of,
     row_type_of,
     settled_spec,
-    shape_remedy,
+    shape_line,
     spec_of,
 )
 from logloom.transforms.rows.plan.unfit_columns import unfit_columns
@@ -307,8 +307,8 @@ class _Resolving:
         if spec.adapter in OF_VIDEO:
             check_video(path, column)
         needs_length = found.is_ragged and POLICIES[column.resample].takes not in ("any", "nothing")
-        remedy = shape_remedy(column, found, spec, topic, self._logs) if needs_length else ""
-        ctype = row_type_of(path, column, found, remedy)
+        shape = shape_line(column, found, spec, topic, self._logs) if needs_length else ""
+        ctype = row_type_of(path, column, found, shape)
         is_static = POLICIES[column.resample].uses == "topic"  # outside any time range
         time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
         self._check_there(path, column, topic)

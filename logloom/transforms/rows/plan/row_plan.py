@@ -353,13 +353,7 @@ def is_numeric(kind: ColumnType) -> bool:
     return kind.kind in ("array", "lists") and kind.dtype.names is None and kind.dtype.kind in "iufb"
 
 
-def row_type(
-    message: ColumnType,
-    policy: str,
-    dtype: str | None,
-    strings: int = 32,
-    remedy: str = "write resample: nearest",
-) -> ColumnType:
+def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int = 32) -> ColumnType:
     """Return the type of a row's value from that of a message's value (see docs/rows.md).
 
     linear, slerp, angle, mean and sum give float64, count int64 (one number), window and all add a leading
@@ -370,7 +364,6 @@ def row_type(
         policy: a name of `POLICIES`.
         dtype: type to cast numbers to; None keeps theirs.
         strings: characters kept of each text if a row has several.
-        remedy: what to write if values differ in length.
 
     Raises:
         ValueError: the policy can't be applied to this type.
@@ -385,9 +378,7 @@ def row_type(
         result, kind = np.dtype(f"<U{strings}"), "array"
     elif rules.takes != "any":
         if message.is_ragged:
-            raise ValueError(
-                f"{policy} can't be applied to {message}, whose length differs by message; {remedy}"
-            )
+            raise ValueError(f"{policy} can't be applied to {message}, whose length differs by message")
         if not numeric and not (rules.takes == "fixed" and message.kind == "array"):
             raise ValueError(f"{policy} needs numbers, got {message}")
         if rules.takes == "quaternions" and message.shape[-1:] != (4,):

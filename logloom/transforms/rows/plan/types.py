@@ -7,8 +7,10 @@ Elsewhere: topics of logs (topics), the plan of all columns (resolve).
 from __future__ import annotations
 
 import contextlib
+import difflib
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +19,7 @@ from logloom.blocks import numbers_in
 from logloom.errors import OF_CONTENT
 from logloom.io.logs.interface import FieldSpec, Log
 from logloom.io.logs.messages.adapters import KEYFRAME, PACKETS, VIDEO
+from logloom.io.logs.messages.fields import UntypedError, line_of
 from logloom.io.logs.messages.point_clouds import settled
 from logloom.io.video.preview import PACKETS as PACKET_TYPES
 from logloom.io.video.preview import holds_video
@@ -25,6 +28,7 @@ from logloom.recipe.columns import TEXT
 from logloom.recipe.mistakes import Mistake
 from logloom.resample.policies import POLICIES
 from logloom.schema import ColumnType
+from logloom.text import some_of
 from logloom.transforms.rows.plan.row_plan import is_numeric, row_type
 from logloom.transforms.rows.plan.topics import ResolvedTopic
 from logloom.validation import Path
@@ -161,7 +165,9 @@ def message_type(
             types.setdefault(found, f"in log {log_id}")
         except OF_CONTENT as error:
             whose = f" (log {log_id})" if num_logs > 1 else ""
-            mistakes.append(Mistake((*path, key), f"{error}{whose}"))
+            is_untyped = isinstance(error, UntypedError) and info.encoding == "json"
+            ways = _ways_of_json(logs[log_id], column) if is_untyped else ""
+            mistakes.append(Mistake((*path, key), f"{error}{ways}{whose}"))
             continue
         takes_data = column.adapter or "data" in "".join(column.field)
         if _VIDEO.search(info.type) and takes_data and spec.adapter not in OF_VIDEO:
@@ -190,6 +196,33 @@ def check_nan(path: Path, column: TopicColumn, found: ColumnType) -> None:
     ):
         why = f"`nan: unavailable` has no meaning for {found}, which has no NaN; leave it out"
         raise MistakenError(Mistake((*path, "nan"), why))
+
+
+def _ways_of_json(log: Log, column: TopicColumn) -> str:
+    """Return the lines that read properties of JSON to which no schema gives a type, from some messages."""
+    if len(column.field) != 1:
+        return ""
+    from logloom.transforms.suggest.json_properties import properties_of, sampled_objects
+
+    types, left_out = properties_of(*sampled_objects(log, column.topic))
+    bare = {property_.replace("[]", ""): property_ for property_ in types}
+    wanted = re.sub(r"\[[^\]]*\]", "", column.field[0])
+    for property_, why in left_out.items():
+        if property_.replace("[]", "") == wanted:
+            return f"; its messages have {why} there, so it can't be a column"
+    names = [name for name in bare if f"{name}.".startswith(f"{wanted}.")]
+    names = names or difflib.get_close_matches(wanted, bare, n=1)
+    ways = [_line_of_json(column.field[0], bare[name], types[bare[name]]) for name in names[:3]]
+    if ways:
+        return f"; by some of its messages, write {' or '.join(ways)}"
+    return f"; none of the sampled messages has it, so it can't be a column (they have {some_of(types, 20)})"
+
+
+def _line_of_json(field: str, property_: str, dtype: str) -> str:
+    """Return the line that reads a property, at the elements that the field of the recipe names."""
+    own = itertools.zip_longest(field.split("."), property_.split("."), fillvalue="")
+    at = ".".join(mine if "[" in mine else there for mine, there in own if there)
+    return f"`dtype: {dtype}`" if at == field else f"`{line_of(at)}, dtype: {dtype}`"
 
 
 def check_video(path: Path, column: TopicColumn) -> None:
@@ -221,30 +254,40 @@ def key_of(column: TopicColumn) -> str:
     return "as" if column.adapter and not column.field else "field"
 
 
-def shape_remedy(
+def shape_line(
     column: TopicColumn, message: ColumnType, spec: FieldSpec, topic: ResolvedTopic, logs: Mapping[str, Log]
 ) -> str:
-    """Return what to write at a column whose values must have one length; by a list of the first log."""
+    """Return the line that gives lists of numbers one length, by a list of the first log; "" for others."""
     if not message.is_list_of_numbers or spec.adapter is not None:
-        return "write resample: nearest"
+        return ""
     for log_id in topic.some[:1]:
         with contextlib.suppress(*OF_CONTENT):
             last = logs[log_id].last_message(column.topic, spec)
             if len(last) and (length := len(last.take(spec, np.arange(1))[0])):
-                return (
-                    f"write shape: [{length}], if all lists have {length} numbers as the last one of log "
-                    f"{log_id}, or resample: nearest"
-                )
-    return "write shape: [7], if all lists have 7 numbers, or resample: nearest"
+                known = f"{length} numbers as the last one of log {log_id}"
+                return f"`shape: [{length}]`, if all lists have {known},"
+    return "`shape: [<length>]`, if all lists have one length,"
 
 
-def row_type_of(
-    path: Path, column: TopicColumn, message: ColumnType, remedy: str = "write resample: nearest"
-) -> ColumnType:
+def _ways_to_resample(column: TopicColumn, message: ColumnType, shape: str) -> Iterator[str]:
+    """Yield lines that make a column of messages which the policy can't be applied to."""
+    takes_numbers = POLICIES[column.resample].takes != "quaternions" and column.adapter is None
+    if takes_numbers and shape:
+        yield shape
+    elif takes_numbers and len(column.field) == 1 and message.dtype.names is not None:
+        field = column.field[0]
+        inside = f"{field}[]" if message.shape and not field.endswith("]") else field
+        numbers = [name for name in message.dtype.names if message.dtype[name].base.kind in "iufb"]
+        yield from (f"`{line_of(f'{inside}.{name}')}`" for name in numbers[:3])
+    yield "`resample: previous`"
+    yield "`resample: nearest`"
+
+
+def row_type_of(path: Path, column: TopicColumn, message: ColumnType, shape: str = "") -> ColumnType:
     """Return the type of the column's rows.
 
     Args:
-        remedy: what to write if values differ in length, but mustn't.
+        shape: the line that gives values one length, if there is one; see `shape_line`.
 
     Raises:
         MistakenError: the messages don't support what the recipe asks for.
@@ -257,10 +300,13 @@ def row_type_of(
             raise MistakenError(Mistake((*path, "dtype"), why))
         dtype = None
     try:
-        ctype = row_type(message, column.resample, dtype, column.strings, remedy)
+        ctype = row_type(message, column.resample, dtype, column.strings)
     except ValueError as error:
-        key = "dtype" if str(error).startswith("dtype") else "resample"
-        raise MistakenError(Mistake((*path, key), str(error))) from error
+        if str(error).startswith("dtype"):
+            why = f"{error}; leave out `dtype: {dtype}`"
+            raise MistakenError(Mistake((*path, "dtype"), why)) from error
+        why = f"{error}; write {' or '.join(_ways_to_resample(column, message, shape))}"
+        raise MistakenError(Mistake((*path, "resample"), why)) from error
     if column.adapter == _ROTATION and message.tail == (4,):
         return replace(ctype, shape=(*ctype.shape[:-1], 3, 3))
     return ctype
