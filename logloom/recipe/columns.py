@@ -415,7 +415,7 @@ class DerivedColumn(RecipePart):
         derive: "module:function".
         from_: the input columns, including ages and availabilities.
         dtype: a number type, "string" or "bytes"; or a type for each field of structs, see `struct_dtype`.
-        shape: of a row; null (first) for lengths that differ by row.
+        shape: of a row; null (first) for lengths that differ by row; "lists" for lists of lists.
         strings: characters kept for text in structs.
     """
 
@@ -425,18 +425,18 @@ class DerivedColumn(RecipePart):
         Annotated[str, text_check(lambda dtype: _dtype_problem(dtype, (*DTYPES, TEXT, "bytes")))],
         Annotated[dict[str, Any], Field(min_length=1)],
     ]
-    shape: tuple[Positive | None, ...] = ()
+    shape: tuple[Positive | None, ...] | Literal["lists"] = ()
     strings: Annotated[int, Field(strict=True, ge=1, le=1 << 16)] = 32
     unit: Line = ""
     description: Line = ""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        num_ragged = sum(length is None for length in self.shape)
-        if None in self.shape[num_ragged:]:
-            raise ValueError("shape: lengths that differ by row (null) must come first")
         if self.dtype in ("string", "bytes") and self.shape:
             raise ValueError(f"shape: a column of {self.dtype} has none")
+        ragged = sum(length is None for length in self.shape)
+        if self.shape != "lists" and None in self.shape[ragged:]:
+            raise ValueError("shape: lengths that differ by row (null) must come first")
         if self.strings != type(self).model_fields["strings"].default and isinstance(self.dtype, str):
             raise ValueError("strings: is for text in structs, as in dtype: {id: int64, label: string}")
         if not isinstance(self.dtype, str):

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.blocks import Ragged, concatenate, empty
+from logloom.blocks import Lists, Ragged, concatenate, empty
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, Refusal
 from logloom.schema import BYTES, NO_AGE, STRING, ColumnType
+from logloom.testing.rows import assert_equal_values
 from logloom.transforms.rows.accounts import Tally, reconcile
 from logloom.transforms.rows.derive.columns import derive
 from logloom.transforms.rows.plan.row_plan import (
@@ -48,6 +49,7 @@ TYPES = {
     "text": STRING,
     "object": ColumnType(OBJECT),
     "objects": ColumnType(OBJECT, (None,)),
+    "lists": ColumnType(OBJECT, (None, None), "lists"),
 }
 SINGLE = ["previous", "next", "nearest", "exact", "static"]
 WINDOWED = ["window", "all", "first", "last"]
@@ -59,6 +61,7 @@ POLICIES = {
     "text": [*SINGLE, "count", "window", "all"],
     "object": [*SINGLE, *WINDOWED, "count"],
     "objects": [*SINGLE, "count"],
+    "lists": [*SINGLE, "count"],
 }
 
 
@@ -68,6 +71,11 @@ def values_of(field, rng, n):
     if ctype.kind == "string":
         words = ["", "car", "bicycle", "Bus Ⅱ", "ä" * 32]
         return Ragged.from_bytes([str(word).encode() for word in rng.choice(words[: rng.choice([3, 5])], n)])
+    if ctype.kind == "lists":
+        counts = rng.integers(0, 4, n)
+        lengths = rng.integers(0, 3, counts.sum())
+        values = np.frombuffer(rng.bytes(int(lengths.sum()) * ctype.dtype.itemsize), ctype.dtype)
+        return Lists(values, counts, lengths)
     if ctype.is_ragged:
         lengths = rng.integers(0, 4, n)
         rows = [np.frombuffer(rng.bytes(int(k) * ctype.dtype.itemsize), ctype.dtype) for k in lengths]
@@ -206,6 +214,9 @@ def check_rows(columns, expected, plan):
         assert columns[f"{name}.available"].tolist() == [row[f"{name}.available"] for row in expected]
         for found, row in zip(columns[name], expected, strict=True):
             value = empty(ctype, 1)[0] if row[name] is None else row[name]
+            if ctype.kind == "lists":
+                assert_equal_values(found, value)
+                continue
             with np.errstate(all="ignore"):
                 value = np.asarray(value, ctype.dtype)
             found = np.asarray(found)

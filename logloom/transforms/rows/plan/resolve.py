@@ -523,11 +523,13 @@ class _Resolving:
 
 
 def _derived_plan(name: str, column: DerivedColumn, allowed: Sequence[str]) -> DerivedPlan:
-    if isinstance(column.dtype, str):
-        kinds = {"string": STRING, "bytes": BYTES}
-        ctype = kinds.get(column.dtype) or ColumnType(np.dtype(column.dtype), column.shape)
+    given, texts = column.dtype, {"string": STRING, "bytes": BYTES}
+    if isinstance(given, str) and given in texts:
+        ctype = texts[given]
     else:
-        ctype = ColumnType(struct_dtype(column.dtype, column.strings), column.shape)
+        dtype = np.dtype(given) if isinstance(given, str) else struct_dtype(given, column.strings)
+        shape = column.shape
+        ctype = ColumnType(dtype, (None, None), "lists") if shape == "lists" else ColumnType(dtype, shape)
     ctype = replace(ctype, unit=column.unit, description=column.description)
     try:
         derive.check_allowed(column.derive, allowed)

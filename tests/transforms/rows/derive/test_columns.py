@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from logloom.blocks import Ragged
+from logloom.blocks import Lists, Ragged
 from logloom.errors import LogloomError, UsageError
 from logloom.schema import BYTES, STRING, ColumnType
 from logloom.transforms.rows.derive.columns import (
@@ -23,6 +23,7 @@ TICKS = np.array([10, 20, 30])
 INPUTS = {
     "speed": np.array([1.0, 2.0, 4.0]),
     "objects": Ragged(np.arange(5), np.array([2, 0, 3])),
+    "groups": Lists(np.arange(5), [2, 0, 1], [1, 3, 1]),
 }
 HERE = __name__
 
@@ -45,6 +46,16 @@ def relative_to_the_block(rows):
 @derive
 def large_objects(rows):
     return [objects[objects > 0] for objects in rows["objects"]]
+
+
+@derive
+def large_groups(rows):
+    return [[group[group > 1] for group in groups] for groups in rows["groups"]]
+
+
+@derive
+def size_of_groups(rows):
+    return [[float(lengths.sum())] for lengths in rows["groups"].inner]
 
 
 @derive
@@ -92,6 +103,11 @@ def test_a_function_may_return_rows_of_differing_length():
     ctype = ColumnType(np.dtype("<i8"), (None,))
     found = compute(plan("large_objects", ctype), INPUTS, TICKS)
     assert [row.tolist() for row in found] == [[1], [], [2, 3, 4]]
+    lists = ColumnType(np.dtype("<i8"), (None, None), "lists")
+    found = compute(plan("large_groups", lists, ["groups"]), INPUTS, TICKS)
+    assert [[group.tolist() for group in row] for row in found] == [[[], [2, 3]], [], [[4]]]
+    sizes = compute(plan("size_of_groups", ColumnType(np.dtype("<f4"), (None,)), ["groups"]), INPUTS, TICKS)
+    assert [row.tolist() for row in sizes] == [[4], [0], [1]]
     labels = compute(plan("label", STRING), INPUTS, TICKS)
     assert [row.tobytes() for row in labels] == [b"1 m/s", b"2 m/s", b"4 m/s"]
 
@@ -107,6 +123,8 @@ def test_a_function_may_return_rows_of_differing_length():
         ("vandal", None, "read-only"),
         ("doubled", BYTES, "no bytes per row"),
         ("large_objects", ColumnType(np.dtype("<i8"), (None, 2)), "shapes"),
+        ("large_objects", ColumnType(np.dtype("<i8"), (None, None, 3), "lists"), "lists of shapes"),
+        ("number_of_objects", ColumnType(np.dtype("<i8"), (None, None), "lists"), "iterable"),
     ],
 )
 def test_a_function_that_returns_something_else_is_named(name, ctype, message):
