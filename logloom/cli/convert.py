@@ -103,6 +103,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
         raise UsageError("--plain: this command makes the folder once the job is over; leave --detach out")
     runner = engine.with_workers(options.workers)
     folder = PlainFolder.at(what.destination, storage) if what.plain else None
+    which: dict[str, Any] = {"on_error": what.on_error.value, "where": what.where}
     source = open_source(
         what.source,
         kind=what.kind,
@@ -110,11 +111,10 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
         columns=what.columns,
         storage_options=storage,
         num_workers=options.workers or len(os.sched_getaffinity(0)),
-        on_error=what.on_error.value,
-        where=what.where,
+        **which,
     )
-    choices: dict[str, Any] = {"options": chosen, "columns": what.columns, "limit": what.limit}
-    choices |= {"read": what.output, "on_error": what.on_error.value, "where": what.where}
+    choices: dict[str, Any] = {"options": chosen, "columns": what.columns, "limit": what.limit, **which}
+    choices["read"] = what.output
     if folder is not None and can_copy(source, what.format, **choices):
         if engine.dry_run:
             raise UsageError(
@@ -131,9 +131,8 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
             options=chosen,
             columns=what.columns,
             limit=what.limit,
-            on_error=what.on_error.value,
-            where=what.where,
             storage_options=storage,
+            **which,
             settings=options.settings,
         )
         terminal.print_notices(plan.noted, quiet=options.quiet)

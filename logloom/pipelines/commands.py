@@ -220,9 +220,8 @@ def convert(
         kind: of the source (`--from`); None detects it.
         output: of a version, the one to read; None is one with all columns.
         options: of the format, as in a recipe's `outputs`.
-        columns: names or globs; None is all.
+        columns, where: names or globs, and a filter of rows, as "isfinite(wrench)"; by default all.
         on_error: "fail", or "skip" damaged parts of the source (`damaged` of the result lists them).
-        where: a filter of single rows, such as "isfinite(wrench)": only rows that pass are converted.
         limit, verify, workers, runner, view, wait, labels, storage_options, on_message: as for `build`.
 
     Returns:
@@ -234,23 +233,20 @@ def convert(
     """
     _check(limit, on_error=(on_error, ON_ERROR[:2]))
     names = None if columns is None else _listed(columns)
-    given: dict[str, Any] = {"columns": names, "on_error": on_error, "storage_options": storage_options}
-    given["where"] = where
-    processes = workers or len(os.sched_getaffinity(0))
-    rows = open_source(os.fspath(source), kind=kind, output=output, num_workers=processes, **given)
+    which: dict[str, Any] = {"columns": names, "on_error": on_error, "where": where}
+    num_workers, store = workers or len(os.sched_getaffinity(0)), {"storage_options": storage_options}
+    rows = open_source(os.fspath(source), kind=kind, output=output, num_workers=num_workers, **which, **store)
+    which |= {"options": options, "limit": limit}
     settings = BuildSettings(verify=verify, labels=labels or {})
-    given |= {"options": options, "limit": limit, "settings": settings}
 
     def run(root: str, view: str) -> Built:
-        make_plan = partial(plan_convert, rows, root, format, **given)
+        make_plan = partial(plan_convert, rows, root, format, settings=settings, **which, **store)
         return _run(make_plan, workers, runner, view, wait, on_message)
 
     if not plain:
         return run(os.fspath(destination), view)
-    chosen: dict[str, Any] = {"options": options, "columns": columns, "limit": limit}
-    chosen |= {"on_error": on_error, "where": where}
     folder = PlainFolder.at(os.fspath(destination), storage_options)
-    return _as_folder(folder, rows, format, run, copies=can_copy(rows, format, read=output, **chosen))
+    return _as_folder(folder, rows, format, run, copies=can_copy(rows, format, read=output, **which))
 
 
 def _as_folder(

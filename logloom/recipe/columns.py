@@ -118,8 +118,8 @@ def _tolerance(value: Any) -> Any:
     if value in ("none", "inf", "unlimited"):
         raise ValueError(
             f"{value} is no length of time; for a topic of few messages write one longer than each log, such "
-            "as 24h: any earlier message of the log counts then, and each partition reads the topic from so "
-            "far back. If only the last message matters, write resample: static"
+            "as 24h: any earlier message of the log counts then, and each partition reads the topic from "
+            "that far back. If only the last message matters, write resample: static"
         )
     return value
 

@@ -24,7 +24,7 @@ from logloom.io.catalog.version_files import check_root
 from logloom.io.formats.interface import Format
 from logloom.io.formats.registry import format_named, output_problems
 from logloom.io.rows.log_ranges import LogRange, SourceLog
-from logloom.io.rows.sources import RowSource
+from logloom.io.rows.sources import About, RowSource
 from logloom.io.storage.store import Store
 from logloom.pipelines.plan.build_plan import Plan
 from logloom.pipelines.plan.next_version import (
@@ -124,11 +124,7 @@ def plan_convert(
         raise UsageError(f"{store.uri}: the source itself; choose another folder for what is converted")
     form = format_named(output)
     schema = source.schema.part(columns)
-    about = source.about
-    recipe = about.recipe
-    if where:
-        parse(where).check({**ROW_KEYS, **source.schema.all})
-        recipe = {**recipe, "convert": {**recipe["convert"], "where": where}}
+    about = _filtered(source, where)
     chosen = make_options(form, schema, about.hints.get(output, {}), options or {})
     _check_holds(form, chosen, schema, source.period)
     logs = list(source.logs())[:limit]
@@ -136,7 +132,7 @@ def plan_convert(
     parent, following = next_version(store)
     job = ConvertJob(
         name=about.name,
-        recipe=recipe,
+        recipe=about.recipe,
         outputs={output: chosen},
         settings=settings or BuildSettings(),
         source=source,
@@ -146,6 +142,15 @@ def plan_convert(
         **following,
     )
     return _against_parent(job, parent, logs)
+
+
+def _filtered(source: RowSource, where: str) -> About:
+    """What a conversion records of its source, and of the filter, which is checked."""
+    about = source.about
+    if not where:
+        return about
+    parse(where).check({**ROW_KEYS, **source.schema.all})
+    return replace(about, recipe={**about.recipe, "convert": {**about.recipe["convert"], "where": where}})
 
 
 def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceLog]) -> ConvertPlan:

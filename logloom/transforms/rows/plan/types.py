@@ -186,7 +186,7 @@ def message_type(
 
 
 def check_nan(path: Path, column: TopicColumn, found: ColumnType) -> None:
-    """Check that messages may have NaN where the recipe says what it means.
+    """Check that messages may have NaN if the recipe has a rule for it.
 
     Raises:
         MistakenError: they can't.
