@@ -441,8 +441,10 @@ class Dataset(DatasetView, Generic[Sample]):
         return batch | {key: np.empty((0, len(spec.steps)), np.bool_) for key, spec in masks}
 
     @property
-    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        """Dtype and shape of each value of a sample, as the first one has them; text as wide as any log_id.
+    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
+        """Dtype and shape of each value of a sample, as the first one has them; `log_id` as wide as any.
+
+        Texts and bytes are objects; an axis is None where, by the column's type, rows differ in length.
 
         Raises:
             UsageError: there is no sample, or a value has no fixed shape.
@@ -451,10 +453,25 @@ class Dataset(DatasetView, Generic[Sample]):
 
         if not len(self):
             raise UsageError(f"{self._source.place}: no rows, so the form of a sample is unknown")
-        spec = spec_of(self._samples([0])[0])
+        sample = self._samples([0])[0]
+        ragged = self._ragged_spec(sample)
+        spec = spec_of({key: value for key, value in sample.items() if key not in ragged}) | ragged
         for key, width in () if self._fns else self.text_widths.items():
             if key in spec:
                 spec[key] = (np.dtype(f"<U{max(1, width)}"), ())
+        return {key: spec[key] for key in sample}
+
+    def _ragged_spec(self, sample: Any) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
+        """Of the columns with one ragged axis, unless functions may have changed their shape."""
+        if self._row_fns or not all(isinstance(fn, BatchFn) for fn in self._fns):
+            return {}
+        spec: dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] = {}
+        for name, ctype in self.schema.columns.items():
+            if ctype.kind == "array" and ctype.num_ragged == 1 and name in sample:
+                value = sample[name][0] if self.steps_of(name) else sample[name]
+                if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+                    steps = [self.steps_of(name)] if self.steps_of(name) else []
+                    spec[name] = value.dtype, (*steps, *ctype.shape)
         return spec
 
     # --- other libraries --------------------------------------------------------------------------------

@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.datasets.loader.shared_memory import Spec
+from logloom.datasets.loader.shared_memory import Spec, is_fixed
 from logloom.errors import UsageError
 
 Fn = Callable[..., Any]
 _AS_THEY_ARE = (np.ndarray, str, bytes, dict)
+_TEXTS = (str, bytes, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,29 +106,38 @@ def as_array(value: Any) -> Any:
     return value if array.dtype.hasobject else array
 
 
-def spec_of(row: Mapping[str, Any]) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-    """Dtype and shape of each value of a prepared row.
+def spec_of(row: Mapping[str, Any]) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
+    """Dtype and shape of each value of a prepared row; object for bytes and text, of any length.
 
     Raises:
         UsageError: a value can't be part of a batch.
     """
-    spec = {}
+    spec: dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] = {}
     for key, value in row.items():
+        if isinstance(value, str | bytes):
+            spec[key] = np.dtype(object), ()
+            continue
+        if isinstance(value, list) and value and all(isinstance(one, _TEXTS) for one in value):
+            spec[key] = np.dtype(object), (len(value),)
+            continue
         try:
             array = np.asarray(value)
         except ValueError:
             array = np.empty((), object)
-        if array.dtype.hasobject or isinstance(value, bytes):
+        if array.dtype.hasobject:
             raise UsageError(
                 f"{key!r} is {type(value).__name__}, which has no fixed shape: decode, pad or drop it in a "
                 "function given as fns=[…]"
             )
-        spec[key] = (array.dtype, array.shape)
+        spec[key] = (np.dtype(object) if array.dtype.kind in "US" else array.dtype), array.shape
     return spec
 
 
 def put(arrays: Mapping[str, Array], spec: Spec, at: int, row: Mapping[str, Any]) -> None:
     """Writes a prepared row into a batch.
+
+    Args:
+        arrays: of the keys of fixed size; others are left out.
 
     Raises:
         ValueError: its keys, or a value's dtype or shape, are not those of row 0.
@@ -136,15 +146,90 @@ def put(arrays: Mapping[str, Array], spec: Spec, at: int, row: Mapping[str, Any]
         raise ValueError(
             f"keys {sorted(row)}, those of row 0 are {sorted(spec)}; rows of a batch have equal keys"
         )
-    for key, value in row.items():
+    for key in arrays:
         dtype, shape = spec[key]
+        value = row[key]
         array = value if type(value) is np.ndarray else np.asarray(value)
         if array.dtype != dtype or array.shape != shape:
             check_fits(key, array, dtype, shape)
         arrays[key][at] = array
 
 
-def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+def column_of(key: str, values: Sequence[Any], dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Any:
+    """The values of some rows, of a key whose values differ in size, as a column of a batch.
+
+    Returns:
+        (n, *shape) objects; of arrays (values, lengths) as `Dataset.get_many` gives them.
+
+    Raises:
+        ValueError: values aren't what they are in row 0.
+    """
+    if dtype.hasobject:
+        column: Array = np.empty((len(values), *(axis or 0 for axis in shape)), object)
+        for row, value in enumerate(values):
+            listed = value.tolist() if isinstance(value, np.ndarray) else value
+            if len(shape) > 1:  # of arrays of text
+                column[row] = np.array(listed, object)
+            elif shape and (not isinstance(listed, list) or len(listed) != shape[0]):
+                raise ValueError(_misfit(key, value, "a list", shape))
+            elif not shape and not isinstance(listed, str | bytes):
+                raise ValueError(_misfit(key, value, "text or bytes", shape))
+            else:
+                for place, one in enumerate(listed) if shape else [((), listed)]:
+                    column[(row, place) if shape else row] = _plain(one)
+        return column
+    steps = shape.index(None)  # 1 of a window
+    tail = shape[steps + 1 :]
+    arrays = [np.asarray(one) for value in values for one in (value if steps else [value])]
+    for array in arrays:
+        if array.ndim != len(tail) + 1:
+            raise ValueError(_misfit(key, array, str(dtype), shape))
+        check_fits(key, array, dtype, (len(array), *tail))
+    lengths = np.array([len(array) for array in arrays], np.int64).reshape(len(values), *shape[:steps])
+    return np.concatenate(arrays).astype(dtype, copy=False), lengths
+
+
+def _plain(value: Any) -> Any:
+    """Text and bytes of Python, of which numpy's are subclasses."""
+    return str(value) if isinstance(value, str) else bytes(value) if isinstance(value, bytes) else value
+
+
+def _misfit(key: str, value: Any, known: str, shape: Sequence[int | None]) -> str:
+    return (
+        f"{key!r} is {type(value).__name__}, in row 0 it is {known} {list(shape)}; rows of a batch have one "
+        "type: convert or drop it in a function given as fns=[…]"
+    )
+
+
+def varying_column(
+    key: str, column: Any, dtype: np.dtype[Any], shape: tuple[int | None, ...], count: int
+) -> Any:
+    """As `column_of`, of a column as `Dataset.get_many` gives it.
+
+    Raises:
+        ValueError: it isn't what row 0 has.
+    """
+    if not isinstance(column, tuple):
+        return column_of(key, column, dtype, shape)
+    values, lengths = column
+    steps = shape.index(None) if None in shape else 0
+    tail = shape[steps + 1 :]
+    if dtype.hasobject or lengths.shape != (count, *shape[:steps]):
+        raise ValueError(_misfit(key, values, str(dtype), shape))
+    check_fits(key, values, dtype, (len(values), *tail))
+    return values.astype(dtype, copy=False), lengths
+
+
+def joined_columns(pieces: Sequence[Any]) -> Any:
+    """Columns, as `column_of` gives them, one after the other."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if isinstance(pieces[0], tuple):
+        return tuple(np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    return np.concatenate(pieces)
+
+
+def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> None:
     """
     Raises:
         ValueError: storing the array as (dtype, shape) would lose something.
@@ -170,14 +255,19 @@ class Filler:
 
     def __init__(self, work: Work):
         self._work = work
+        self._varying = {key: one for key, one in work.spec.items() if not is_fixed(*one)}
         self._fetch_many = getattr(work.source, "__getitems__", None)
         self._get_columns = work.source.get_many if fills_columns(work.source, work.fns) else None
 
-    def fill(self, arrays: Mapping[str, Array], job: FillTask, progress: NDArray[np.int64]) -> None:
+    def fill(self, arrays: Mapping[str, Array], job: FillTask, progress: NDArray[np.int64]) -> dict[str, Any]:
         """Does a job.
 
         Args:
+            arrays: of keys whose values are of one size, which receive them.
             progress: (1,) receives the current step, for reports if this process dies.
+
+        Returns:
+            The columns of other keys, see `column_of`.
 
         Raises:
             RowError: a row failed.
@@ -186,16 +276,19 @@ class Filler:
         indices = job.indices.tolist()
         unfit = None
         if self._get_columns is not None:
-            unfit = self._fill_columns(arrays, job)
+            unfit, columns = self._fill_columns(arrays, job)
             if unfit is None:
-                return
+                return columns
             self._get_columns = None  # row by row then: it may be slower, but it says which row is to blame
+        varying: dict[str, list[Any]] = {key: [] for key in self._varying}
         for number, row in enumerate(self._rows(indices, job)):
             step = job.step + number * job.stride
             progress[0] = step
             try:
                 prepared = prepare(row, self._work.fns, [job.seed, step])
                 put(arrays, self._work.spec, job.row + number, prepared)
+                for key, (dtype, shape) in self._varying.items():
+                    varying[key].append(column_of(key, [prepared[key]], dtype, shape))
             except Exception as error:
                 raise RowError(indices[number], step) from error
         if unfit is not None:  # and no row was to blame
@@ -203,6 +296,7 @@ class Filler:
                 f"{type(self._work.source).__name__}.get_many can't fill batches ({unfit}); from here on "
                 "rows are read one by one, which is slower"
             )
+        return {key: joined_columns(pieces) for key, pieces in varying.items()}
 
     def _rows(self, indices: Sequence[int], job: FillTask) -> Iterator[Mapping[str, Any]]:
         if self._fetch_many is not None:
@@ -223,24 +317,28 @@ class Filler:
                 raise RowError(index, job.step + number * job.stride) from error
             yield row
 
-    def _fill_columns(self, arrays: Mapping[str, Array], job: FillTask) -> str | None:
-        """Reads columns straight into the batch; gives the reason where that doesn't work."""
-        stop = job.row + len(job.indices)
-        plain = {k for k, (dtype, _) in self._work.spec.items() if dtype.kind not in "US"}
+    def _fill_columns(self, arrays: Mapping[str, Array], job: FillTask) -> tuple[str | None, dict[str, Any]]:
+        """Reads columns straight into the batch; gives the reason where that fails, and other columns."""
+        count, varying = len(job.indices), {}
+        stop = job.row + count
+        plain = {key for key in arrays if self._work.spec[key][0].kind not in "US"}
         out = {key: arrays[key][job.row : stop] for key in plain}
         try:
             columns = self._get_columns(job.indices, out=out)  # type: ignore[misc]
             if odd := sorted(columns.keys() ^ self._work.spec.keys()):
                 both = ["what get_many gives" if key in columns else "rows" for key in odd]
-                return "; ".join(f"{key!r} is only in {where}" for key, where in zip(odd, both, strict=True))
+                pairs = zip(odd, both, strict=True)
+                return "; ".join(f"{key!r} is only in {where}" for key, where in pairs), {}
             for key, (dtype, shape) in self._work.spec.items():
-                if columns[key] is not out.get(key):
+                if key in self._varying:
+                    varying[key] = varying_column(key, columns[key], dtype, shape, count)
+                elif columns[key] is not out.get(key):
                     values = np.asarray(columns[key])
                     check_fits(key, values, dtype, (len(job.indices), *shape))
                     arrays[key][job.row : stop] = values
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
-        return None
+            return f"{type(error).__name__}: {error}", {}
+        return None, varying
 
 
 class RowError(Exception):

@@ -35,11 +35,12 @@ from logloom.datasets.loader.batch_filler import (
     Work,
     explain,
     fills_columns,
+    joined_columns,
     prepare,
     spec_of,
 )
 from logloom.datasets.loader.orders import Order
-from logloom.datasets.loader.shared_memory import BatchLayout, Segment, SharedArray
+from logloom.datasets.loader.shared_memory import BatchLayout, Segment, SharedArray, Spec, is_fixed
 from logloom.datasets.loader.workers import Done, LoaderError, Workers
 from logloom.datasets.mixing.mixture import MixedRows, Mixture, check_pins, pins_of
 from logloom.errors import UsageError
@@ -57,7 +58,16 @@ class _PendingBatch:
     def __init__(self, arrays: dict[str, Array], lease: Callable[[], Any]):
         self.arrays, self.lease = arrays, lease
         self.pending: set[int] = set()
+        self.columns: dict[int, dict[str, Any]] = {}  # whose values differ in size, by their job
         self.failure: str | None = None
+
+    def whole(self, spec: Spec) -> dict[str, Any]:
+        """All columns, once nothing is pending."""
+        pieces = [self.columns[job] for job in sorted(self.columns)]
+        return {
+            key: self.arrays[key] if key in self.arrays else joined_columns([one[key] for one in pieces])
+            for key in spec
+        }
 
 
 def _one_of(batch: int | None, batch_size: int | None) -> int:
@@ -72,8 +82,9 @@ class Loader:
     """Endless batches over a map-style dataset (`len`, `[index]` → dict), as one iterator.
 
     A batch is a dict of arrays (batch, *shape) in memory shared with the workers. It stays as it is for as
-    long as any of its arrays is used; then the memory is used again. Several threads may call `next`: each
-    batch is given to one of them, in the order of the calls.
+    long as any of its arrays is used; then the memory is used again. Texts and bytes, of any length, are
+    arrays of objects, and ragged columns of a dataset (values, lengths), as `Dataset.get_many` gives them.
+    Several threads may call `next`: each batch is given to one of them, in the order of the calls.
 
     Examples:
         >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.position", "ego.speed"])
@@ -166,17 +177,14 @@ class Loader:
         self._warned = False
 
     @cached_property
-    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        """Dtype and shape of a row's values, {key: (dtype, shape)}, as row 0 has them after `fns`."""
-        known = isinstance(self.source, Dataset | MixedRows)
-        if known and not self.fns:
-            found: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = self.source.spec
-            return found
-        spec = spec_of(prepare(self.source[0], self.fns, [0, 0]))
-        for key, width in self.source.text_widths.items() if known else ():
-            if key in spec and spec[key][0].kind == "U":  # other rows' may be wider than the first one's
-                spec[key] = np.promote_types(spec[key][0], f"<U{max(1, width)}"), spec[key][1]
-        return spec
+    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
+        """Dtype and shape of a row's values, {key: (dtype, shape)}, as row 0 has them after `fns`.
+
+        Texts and bytes are objects; an axis is None where rows of a dataset differ in length.
+        """
+        if isinstance(self.source, Dataset | MixedRows) and not self.fns:
+            return self.source.spec
+        return spec_of(prepare(self.source[0], self.fns, [0, 0]))
 
     @cached_property
     def _pins(self) -> dict[str, Any]:
@@ -195,6 +203,8 @@ class Loader:
         """
         if self._num_workers == 0 or not fills_columns(self.source, self.fns):
             return 1
+        if not all(is_fixed(*one) for one in self.spec.values()):
+            return 1  # rows may be of any size
         fitting = _JOB_BYTES // max(1, BatchLayout(self.spec, self.batch).nbytes)
         return max(1, min((self.prefetch + 1) // (2 * self._num_workers), fitting))
 
@@ -239,7 +249,7 @@ class Loader:
             self._lent.append(batch.lease)
             if len(self._lent) > self.recycle_after:
                 self._lent.popleft()()
-        return batch.arrays
+        return batch.whole(self.spec)
 
     def save(self) -> dict[str, Any]:
         """Where the batches taken so far end: {"step", "seed"}, for `load` of any shard of any number.
@@ -340,12 +350,12 @@ class Loader:
 
     def _do(self, job: FillTask, batch: _PendingBatch) -> None:
         assert self._filler is not None
-        failure = None
+        failure, columns = None, {}
         try:
-            self._filler.fill(batch.arrays, job, np.zeros(1, np.int64))
+            columns = self._filler.fill(batch.arrays, job, np.zeros(1, np.int64))
         except RowError as error:
             failure = (0, explain(error))
-        self._done(Done(job.number, failure, self._filler.remark))
+        self._done(Done(job.number, failure, self._filler.remark, columns))
 
     def _collect(self, batch: _PendingBatch) -> None:
         assert self._workers is not None
@@ -359,6 +369,8 @@ class Loader:
         batches = self._jobs.pop(done.job)
         for batch in batches:
             batch.pending.discard(done.job)
+        if done.columns:
+            batches[0].columns[done.job] = done.columns
         if done.failure is not None:
             row, failure = done.failure
             for batch in batches[row // self.batch :]:  # those before it are whole

@@ -1,6 +1,7 @@
 """Memory that processes share.
 
-Here: `SharedArray`, an array pickled by name; and what the Loader's batches are in: `Segment`, `BatchLayout`.
+Here: `SharedArray`, an array pickled by name; and what the Loader's batches are in: `Segment`, `BatchLayout`,
+and `pack` and `unpack`, for columns whose values differ in size.
 Elsewhere: the Loader itself (logloom.datasets.loader.loader).
 """
 
@@ -10,19 +11,22 @@ import contextlib
 import math
 import mmap
 import os
+import pickle
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing import shared_memory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from logloom.blocks import Array
 
-Spec = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+# Of each value of a row; None for axes that differ from row to row. Texts and bytes are objects.
+Spec = Mapping[str, tuple[np.dtype[Any], tuple[int | None, ...]]]
 _ALIGNMENT = 64
+_INLINE_BYTES = 32 << 10
 
 
 class SharedArray:
@@ -79,8 +83,15 @@ def _unlink_quietly(memory: shared_memory.SharedMemory) -> None:
         memory.unlink()
 
 
+def is_fixed(dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> bool:
+    """Whether all values of a key take equally many bytes."""
+    return not dtype.hasobject and None not in shape
+
+
 class BatchLayout:
     """Where each key's rows are in the memory of some batches: end to end, whichever batch they are of.
+
+    Keys whose values differ in size are elsewhere.
 
     Attributes:
         nbytes: of the memory.
@@ -90,7 +101,10 @@ class BatchLayout:
         self._rows = rows
         self._arrays: dict[str, tuple[int, int, tuple[int, ...], np.dtype[Any]]] = {}
         self.nbytes = 0
-        for key, (dtype, shape) in spec.items():
+        for key, (dtype, axes) in spec.items():
+            if not is_fixed(dtype, axes):
+                continue
+            shape = tuple(axis for axis in axes if axis is not None)
             size = math.prod(shape) * dtype.itemsize
             self._arrays[key] = (self.nbytes, size, shape, dtype)
             self.nbytes += -(-rows * size // _ALIGNMENT) * _ALIGNMENT
@@ -136,6 +150,46 @@ class Segment:
     def __del__(self) -> None:
         if hasattr(self, "_map"):
             self.close()
+
+
+class Packed(NamedTuple):
+    """A value in a segment: a pickle, and behind it the buffers of its arrays.
+
+    Attributes:
+        nbytes: of the segment.
+        spans: (start, stop) of the pickle and of each buffer.
+    """
+
+    nbytes: int
+    spans: Sequence[tuple[int, int]]
+
+
+def pack(value: Any) -> tuple[Packed, Segment] | None:
+    """Put a value into memory of its own; None where it is so small that a pipe is quicker."""
+    found: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(value, 5, buffer_callback=found.append)
+    buffers = [memoryview(data), *(buffer.raw() for buffer in found)]
+    if sum(buffer.nbytes for buffer in buffers) < _INLINE_BYTES:
+        return None
+    at, spans = 0, []
+    for buffer in buffers:
+        spans.append((at, at + buffer.nbytes))
+        at += -(-buffer.nbytes // _ALIGNMENT) * _ALIGNMENT
+    segment = Segment(at)
+    memory = segment.memory()
+    for (start, stop), buffer in zip(spans, buffers, strict=True):
+        memory[start:stop] = np.frombuffer(buffer, np.uint8)
+    return Packed(segment.nbytes, spans), segment
+
+
+def unpack(packed: Packed, descriptor: int) -> Any:
+    """The value in the segment of a descriptor, which is closed; its arrays stay in that memory."""
+    segment = Segment(packed.nbytes, descriptor)
+    memory = segment.memory()
+    data, *buffers = (memory[start:stop] for start, stop in packed.spans)
+    value = pickle.loads(data.data, buffers=buffers)  # nosec B301 # by our worker
+    segment.close()
+    return value
 
 
 def _anonymous_file() -> int:

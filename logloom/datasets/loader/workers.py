@@ -24,7 +24,7 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.loader.batch_filler import Filler, FillTask, RowError, Work, explain
-from logloom.datasets.loader.shared_memory import BatchLayout, Segment
+from logloom.datasets.loader.shared_memory import BatchLayout, Packed, Segment, pack, unpack
 from logloom.errors import LogloomError, UsageError
 
 _IDLE = -1
@@ -40,11 +40,13 @@ class Done(NamedTuple):
     Attributes:
         failure: which of its rows failed, counted from 0, and why; those before it are in the batch.
         remark: of the worker, see `Filler`.
+        columns: whose values differ in size, see `Filler.fill`; from a worker to us perhaps `Packed`.
     """
 
     job: int
     failure: tuple[int, str] | None
     remark: str | None
+    columns: Any
 
 
 def _send(connection: Any, message: Any) -> None:
@@ -75,15 +77,20 @@ def run_worker(connection: Any, number: int, work: Work, parent: int, inherited:
         except (EOFError, OSError, RuntimeError):  # the parent ended, perhaps in the middle of a message
             return
         if isinstance(message, FillTask):
-            failure = None
+            failure, columns, packed = None, {}, None
             if message.number >= control[0]:
                 try:
-                    filler.fill(segments[message.segment][1], message, control[number + 1 : number + 2])
+                    own = control[number + 1 : number + 2]
+                    columns = filler.fill(segments[message.segment][1], message, own)
                 except RowError as error:
                     failure = (error.step - message.step) // message.stride, explain(error)
             control[number + 1] = _IDLE
             try:
-                _send(connection, Done(message.number, failure, filler.remark))
+                if columns and (packed := pack(columns)) is not None:
+                    _send(connection, Done(message.number, failure, filler.remark, packed[0]))
+                    reduction.send_handle(connection, packed[1].descriptor, parent)
+                else:
+                    _send(connection, Done(message.number, failure, filler.remark, columns))
             except OSError:
                 return
         elif message[0] == "segment":
@@ -218,7 +225,9 @@ class Workers:
                 continue
             try:
                 one: Done = pickle.loads(connection.recv_bytes())  # nosec B301 # by our worker
-            except (EOFError, OSError):
+                if isinstance(one.columns, Packed):
+                    one = one._replace(columns=unpack(one.columns, reduction.recv_handle(connection)))
+            except (EOFError, OSError, RuntimeError):
                 self._bury(number)
                 continue
             del self._jobs[number][one.job]

@@ -194,7 +194,7 @@ class MixedRows:
         return {key: value for key, value in self.__dict__.items() if key != "_joined"}
 
     @property
-    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
         """As `Dataset.spec`; texts as wide as in any part.
 
         Raises:
@@ -207,8 +207,9 @@ class MixedRows:
             if other.keys() != spec.keys():
                 raise UsageError(_odd_keys(first, spec, name, other))
             for key, (dtype, shape) in other.items():
-                common = np.promote_types(dtype, spec[key][0]) if dtype.kind == "U" else dtype
-                if shape != spec[key][1] or (common != spec[key][0] and dtype.kind != "U"):
+                is_text = {dtype.kind, spec[key][0].kind} <= {"U", "O"}
+                common = np.promote_types(dtype, spec[key][0]) if is_text else dtype
+                if shape != spec[key][1] or (common != spec[key][0] and not is_text):
                     one = f"{spec[key][0]} {list(spec[key][1])}"
                     raise UsageError(f"mix: {key} is {one} of {first}, and {dtype} {list(shape)} of {name}")
                 spec[key] = common, shape
@@ -262,9 +263,9 @@ class MixedRows:
             parts = [(source, self._datasets[source].get_many(own)) for source, _, own in groups]
             self._check(parts)
             wheres = [where for _, where, _ in groups]
-            batch = scattered(
-                [(where, part) for where, (_, part) in zip(wheres, parts, strict=True)], len(numbers), out
-            )
+            placed = [(where, part) for where, (_, part) in zip(wheres, parts, strict=True)]
+            windows = [key for key in parts[0][1] if self._datasets[0].steps_of(key)]
+            batch = scattered(placed, len(numbers), out, windows)
         return {self._key: self._names[sources], **batch}
 
     def _check(self, parts: Sequence[tuple[int, Batch]]) -> None:
@@ -374,6 +375,11 @@ def _check_alike(parts: Mapping[str, Dataset[Any]], key: str) -> None:
         if other.is_mapped == view.is_mapped and other.window_steps != view.window_steps:
             steps = f"{other.window_steps} rows, {first} of {view.window_steps} (0: no windows)"
             raise UsageError(f"mix: {name} has windows of {steps}")
+        if not other.is_mapped and not view.is_mapped and other.keys == view.keys:
+            odd = [key for key in view.keys if other.steps_of(key) != view.steps_of(key)]
+            if odd:
+                lengths = f"{other.steps_of(odd[0])} rows, {first} of {view.steps_of(odd[0])}"
+                raise UsageError(f"mix: {name} has windows of {odd[0]} of {lengths} (0: no window)")
         if not other.is_mapped and not view.is_mapped and other.keys != view.keys:
             common_schema([view, other], "mix")  # which says more
             raise UsageError(_odd_keys(first, dict.fromkeys(view.keys), name, dict.fromkeys(other.keys)))

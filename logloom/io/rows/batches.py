@@ -248,8 +248,10 @@ def to_tensors(row: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError("this needs torch: pip install 'logloom[torch]'") from error
 
     def tensor(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return type(value)(tensor(item) for item in value)
+        if isinstance(value, list):
+            return [tensor(item) for item in value]
+        if type(value) is tuple:  # values and lengths
+            return tuple(tensor(item) for item in value)
         if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "biufc":
             return value
         array = np.require(value, requirements=["C", "W"])

@@ -408,16 +408,6 @@ def test_a_row_that_does_not_fit_the_batch_is_refused_by_name(rows, words):
         next(loader)
 
 
-class BytesRows(Rows):
-    def __getitem__(self, index):
-        return {"jpg": b"\xff\xd8\0"}
-
-
-def test_bytes_are_refused_with_the_way_out():
-    with pytest.raises(UsageError, match=r"'jpg' is bytes.*fns"):
-        _ = Loader(BytesRows(3), 1).spec
-
-
 def double(row, seed):
     return {"double": row["id"] * 2, "seed": np.array(seed)}
 

@@ -298,6 +298,7 @@ def test_what_a_view_says_of_its_windows(rows):
     assert "windows: image: 2 rows, -1 to 0; n: 2 times, -0.02 to 0 s" in repr(view)
     assert view.keys == ("log_id", "timestamp", *TYPES.columns, "n.real", "image.real")
     assert view.select("image").keys == ("log_id", "timestamp", "image", "image.real")
+    assert view.spec["image"] == (np.dtype(object), (2,))
     assert (view.steps_of("n"), view.steps_of("state"), view.window_steps) == (2, 0, 2)
 
 
