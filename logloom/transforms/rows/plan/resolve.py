@@ -56,6 +56,7 @@ from logloom.transforms.rows.plan.types import (
     settled_spec,
     shape_line,
     spec_of,
+    ways_to_hold,
 )
 from logloom.transforms.rows.plan.unfit_columns import unfit_columns
 from logloom.validation import Path
@@ -519,7 +520,15 @@ class _Resolving:
             for line in output_problems(format_named(output), options, schema):
                 mentioned = set(re.findall(r"[a-z_][a-z0-9_.]*", line))
                 if not missing or (mentioned & set(schema.columns) and not mentioned & set(missing)):
-                    yield Mistake(("outputs", output), line)
+                    yield Mistake(("outputs", output), f"{line}{self._ways_on(output, line, schema)}")
+
+    def _ways_on(self, output: str, line: str, schema: Schema) -> str:
+        """Describe what to do about a column whose type an output refuses; "" if a line names none."""
+        for name, ctype in schema.columns.items():
+            is_named = re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", line) is not None
+            if is_named and (f"column {name}" in line or f"{name} ({ctype}) is neither" in line):
+                return ways_to_hold(name, self._recipe.columns.get(name), ctype, output)
+        return ""
 
 
 def _derived_plan(name: str, column: DerivedColumn, allowed: Sequence[str]) -> DerivedPlan:

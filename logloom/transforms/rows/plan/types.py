@@ -14,9 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+from pydantic import ValidationError
 
 from logloom.blocks import numbers_in
 from logloom.errors import OF_CONTENT
+from logloom.io.formats.interface import Format
+from logloom.io.formats.registry import formats
 from logloom.io.logs.interface import FieldSpec, Log
 from logloom.io.logs.messages.adapters import KEYFRAME, PACKETS, VIDEO
 from logloom.io.logs.messages.fields import UntypedError, line_of
@@ -27,7 +30,7 @@ from logloom.recipe import TopicColumn
 from logloom.recipe.columns import TEXT
 from logloom.recipe.mistakes import Mistake
 from logloom.resample.policies import POLICIES
-from logloom.schema import ColumnType
+from logloom.schema import ColumnType, Schema
 from logloom.text import some_of
 from logloom.transforms.rows.plan.row_plan import is_numeric, row_type
 from logloom.transforms.rows.plan.topics import ResolvedTopic
@@ -266,21 +269,53 @@ def shape_line(
             if len(last) and (length := len(last.take(spec, np.arange(1))[0])):
                 known = f"{length} numbers as the last one of log {log_id}"
                 return f"`shape: [{length}]`, if all lists have {known},"
-    return "`shape: [<length>]`, if all lists have one length,"
+    return ""
 
 
 def _ways_to_resample(column: TopicColumn, message: ColumnType, shape: str) -> Iterator[str]:
     """Yield lines that make a column of messages which the policy can't be applied to."""
-    takes_numbers = POLICIES[column.resample].takes != "quaternions" and column.adapter is None
-    if takes_numbers and shape:
-        yield shape
-    elif takes_numbers and len(column.field) == 1 and message.dtype.names is not None:
-        field = column.field[0]
-        inside = f"{field}[]" if message.shape and not field.endswith("]") else field
-        numbers = [name for name in message.dtype.names if message.dtype[name].base.kind in "iufb"]
-        yield from (f"`{line_of(f'{inside}.{name}')}`" for name in numbers[:3])
+    if POLICIES[column.resample].takes != "quaternions":
+        yield from _ways_to_numbers(column, message, shape)
     yield "`resample: previous`"
     yield "`resample: nearest`"
+
+
+def _ways_to_numbers(column: TopicColumn, kind: ColumnType, shape: str = "") -> Iterator[str]:
+    """Yield lines that make numbers of one shape of lists and of sub-messages."""
+    if column.adapter is not None or len(column.field) != 1 or kind.kind != "array":
+        return
+    if kind.is_list_of_numbers:
+        yield shape or "`shape: [<length>]`, if it has one length in all messages,"
+    elif kind.dtype.names is not None:
+        field = column.field[0]
+        inside = f"{field}[]" if kind.shape and not field.endswith("]") else field
+        numbers = [name for name in kind.dtype.names if kind.dtype[name].base.kind in "iufb"]
+        yield from (f"`{line_of(f'{inside}.{name}')}`" for name in numbers[:3])
+
+
+def ways_to_hold(name: str, column: object, ctype: ColumnType, output: str) -> str:
+    """Describe what to do about a column that an output can't hold.
+
+    Args:
+        column: in the recipe.
+        ctype: of its rows.
+        output: name of the output.
+    """
+    ways = []
+    if isinstance(column, TopicColumn):
+        is_gathered = POLICIES[column.resample].gathers
+        is_number = ctype.kind == "array" and ctype.dtype.kind in "iufb"
+        ways = ["`resample: previous`"] * is_number if is_gathered else list(_ways_to_numbers(column, ctype))
+    others = [form.name for form in formats() if form.name != output and _holds(form, name, ctype)]
+    ways_on = f"; write {' or '.join(ways)} for {name}" if ways else ""
+    return f"{ways_on}; outputs that hold it as it is: {', '.join(others) or 'none'}"
+
+
+def _holds(form: Format, name: str, ctype: ColumnType) -> bool:
+    try:
+        return form.keeps_columns and not form.check(form.Options(), Schema({name: ctype}))
+    except ValidationError:  # it needs options
+        return False
 
 
 def row_type_of(path: Path, column: TopicColumn, message: ColumnType, shape: str = "") -> ColumnType:

@@ -186,7 +186,7 @@ def protobuf(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
         root,
     )
 
-    def filled(name: str, i: int, depth: int = 0) -> Any:
+    def filled(name: str, i: int) -> Any:
         made = classes[name]()
         for field in made.DESCRIPTOR.fields:
             many = range(LENGTH if field.is_repeated else 1)
@@ -195,7 +195,7 @@ def protobuf(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
                     made.counts[f"k{k}"] = i
             elif field.message_type is not None:
                 kind = field.message_type.name
-                if kind == "Root" or field.name == "other":
+                if kind == "Root":
                     continue
                 for k in many:
                     if kind == "Timestamp":
@@ -208,7 +208,7 @@ def protobuf(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
                             if field.is_repeated
                             else getattr(made, field.name).CopyFrom
                         )(part)
-            elif field.name != "other":
+            elif field.name != ("either" if i % 2 else "other"):  # one of both
                 values = [_plain(field, i + k) for k in many]
                 if field.is_repeated:
                     getattr(made, field.name).extend(values)

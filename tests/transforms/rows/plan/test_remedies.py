@@ -9,19 +9,26 @@ from typing import Any
 import pytest
 import yaml
 
+import logloom
 from logloom.errors import RecipeError
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
 from logloom.transforms.rows.plan.resolve import resolve
-from tests.transforms.rows.plan.languages import LANGUAGES, LENGTH
+from tests.absent import present
+from tests.transforms.rows.plan.languages import COUNT, LANGUAGES, LENGTH
 
 STEPS = 4  # from the first error to a column
 Keys = Mapping[str, Any]
+OPTIONS = {
+    "lerobot": {"features": {"observation.state": ["c"]}, "task": "drive", "fps": 10},
+    "l5kit": {"translation": "c", "rotation": "c"},
+}
+HELD = "; outputs that hold it as it is: "
 
 
-def recipe_of(keys: Keys, path) -> Recipe:
+def recipe_of(keys: Keys, path, output: str = "tar") -> Recipe:
     columns = {"c": {"topic": "/x", **keys}}
-    outputs: Any = {"tar": {}}
+    outputs: Any = {output: OPTIONS.get(output, {})}
     return Recipe.model_validate(
         {"name": "t", "logs": str(path), "clock": {"rate": 10}, "columns": columns, "outputs": outputs}
     )
@@ -74,3 +81,57 @@ def test_each_way_that_an_error_names_leads_to_a_column(language):
             except AssertionError as error:
                 failed.append(str(error))
     assert not failed, "\n".join(failed)
+
+
+def problem_of(log, path, keys: Keys, output: str) -> str:
+    """The line about a column of an output; "" if there is none. L5Kit's rotation is another matter."""
+    try:
+        resolve(recipe_of(keys, path, output), {"log": log})
+    except RecipeError as caught:
+        lines = [line for line in str(caught).splitlines() if f"outputs.{output}: rotation" not in line]
+        return "\n".join(lines)
+    return ""
+
+
+@pytest.mark.parametrize("output", present("lerobot", "l5kit", "lance"))
+def test_what_an_output_refuses_it_takes_by_the_lines_named_and_others_as_it_is(language, output):
+    log, path, fields = language
+    planned = refused = 0
+    for field in fields:
+        for resample in ("previous", "window"):
+            keys = {"field": field, "resample": resample}
+            if problem_of(log, path, keys, "tar"):
+                continue  # of the column itself
+            planned += 1
+            line = problem_of(log, path, keys, output)
+            if not line:
+                continue
+            refused += 1
+            assert HELD in line, line
+            for other in line.partition(HELD)[2].split(", "):
+                assert not problem_of(log, path, keys, other), (line, other)
+            for way in remedies(line.partition(HELD)[0], keys):
+                rest = problem_of(log, path, way, output)
+                assert not rest or HELD in rest, (way, rest)
+                assert "shape" not in way or not rest, (way, rest)
+    assert refused or not planned or output == "lance"
+
+
+def test_the_columns_at_the_ends_build(language, tmp_path):
+    log, path, fields = language
+    ends: list[Keys] = []
+    for field in fields:
+        for resample in ("previous", "linear"):
+            found = walk(log, path, {"field": field, "resample": resample})
+            ends += [end for end in found if end not in ends]
+    columns = {f"c{i}": {"topic": "/x", **end} for i, end in enumerate(ends)}
+    clock, outputs = {"topic": "/x"}, {"table": {}}
+    tolerance = {"tolerance": "1s"}
+    columns = {name: {**keys, **tolerance} for name, keys in columns.items()}
+    made = {"name": "t", "logs": str(path), "clock": clock, "columns": columns, "outputs": outputs}
+    logloom.build(Recipe.model_validate(made), str(tmp_path / "root"))
+    rows = logloom.open(str(tmp_path / "root"))
+    assert len(rows) == COUNT
+    found = rows.get_many(range(COUNT), columns=[f"c{i}.available" for i in range(len(ends))])
+    never = [ends[i] for i in range(len(ends)) if not found[f"c{i}.available"].any()]
+    assert not never, never
