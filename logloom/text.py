@@ -66,8 +66,8 @@ def human_seconds(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def human_duration(duration_ns: int) -> str:
-    """A duration in ns for people, in three digits or two units.
+def human_duration(duration_ns: int, digits: int = 3) -> str:
+    """A duration in ns for people, in this many digits or two units.
 
     >>> [human_duration(ns) for ns in (0, 10_000_000, 999_999_999, -4_990_000_000)]
     ['0 s', '10 ms', '1 s', '-4.99 s']
@@ -79,7 +79,7 @@ def human_duration(duration_ns: int) -> str:
     sign, size = "-" if duration_ns < 0 else "", abs(duration_ns)
     for unit, length in (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)):
         if size < 999.5 * length and (unit != "s" or size < 59.95 * length):
-            return f"{sign}{size / length:.3g} {unit}"
+            return f"{sign}{size / length:.{digits}g} {unit}"
     days = size / (86400 * 10**9)
     return f"{sign}{human_seconds(size / 1e9) if days < 2 else f'{round(days, 1):,g} days'}"
 
@@ -105,17 +105,53 @@ def iso8601(time_ns: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
 
 
-def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], arrow: str) -> str:
-    """Describe how numbers changed; fractions in six digits.
+def human_number(number: float | None, unit: str = "", digits: int = 6) -> str:
+    """A number for people: a duration if its unit is ns, or a time if it is beyond ten years.
 
-    >>> changed_numbers({"mean": (2 / 3, 0.5), "count": (None, 12345678)}, "->")
-    'mean 0.666667 -> 0.5, count none -> 12345678'
+    >>> human_number(2 / 3), human_number(12345678.9), human_number(None)
+    ('0.666667', '12,345,679', '')
+    >>> human_number(14749100.0, "ns"), human_number(1600000000 * 10**9, "ns")
+    ('14.7 ms', '2020-09-13 12:26:40 UTC')
+    """
+    if number is None:
+        return ""
+    if unit == "ns":
+        is_time = abs(number) > MAX_DURATION
+        return human_time(round(number)) if is_time else human_duration(round(number), min(digits, 9) // 2)
+    text = f"{number:.{digits}g}"
+    return f"{number:,.0f}" if "e+" in text and abs(number) < 1e15 else text
+
+
+def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], arrow: str, unit: str) -> str:
+    """Describe how numbers changed, other than counts that grew; in six digits, or as many as differ.
+
+    Args:
+        unit: of the numbers that aren't counts.
+
+    Examples:
+        >>> changed_numbers({"count": (5, 9), "mean": (2 / 3, 0.5), "min": (None, 1234567)}, "->", "")
+        'mean 0.666667 -> 0.5, min none -> 1,234,567'
+        >>> changed_numbers({"unavailable": (1, 12), "max": (8_000_000, 45_000_000)}, "->", "ns")
+        'unavailable 1 -> 12, max 8 ms -> 45 ms'
     """
 
-    def short(number: float | None) -> str:
-        return "none" if number is None else f"{number:.6g}" if isinstance(number, float) else str(number)
+    def pair(name: str, old: float | None, new: float | None) -> str:
+        own = "" if name in ("count", "unavailable") else unit
+        for digits in (6, 9, 17):
+            texts = ["none" if x is None else human_number(x, own, digits) for x in (old, new)]
+            if texts[0] != texts[1]:
+                break
+        return f"{name} {texts[0]} {arrow} {texts[1]}"
 
-    return ", ".join(f"{name} {short(old)} {arrow} {short(new)}" for name, (old, new) in changes.items())
+    return ", ".join(
+        pair(name, *both) for name, both in changes.items() if not (name == "count" and has_grown(both))
+    )
+
+
+def has_grown(both: tuple[float | None, float | None]) -> bool:
+    """Whether a count, before and after, is larger than before."""
+    before, after = both
+    return before is not None and after is not None and after > before
 
 
 def some_of(names: Iterable[object], most: int = 5) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from logloom.cli import terminal
 from logloom.errors import UsageError
-from logloom.text import changed_numbers
+from logloom.text import counted
 
 if TYPE_CHECKING:
+    from logloom.io.catalog.manifest import Manifest
     from logloom.io.storage.store import Store
     from logloom.pipelines.versions.diff import VersionComparison
 
+_MOST_RANGES = 10  # that are shown without --all
 
 Since = Annotated[
     str,
@@ -53,19 +55,41 @@ def diff(
             help="Compare statistics of any number of logs (default: of up to 1,000, or merged ones).",
         ),
     ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show all that differs in statistics, and totals that don't.")
+    ] = False,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown, for a review.")] = False,
     json: terminal.Json = False,
     storage_option: terminal.StorageOption = None,
 ) -> None:
     """Show what differs between two versions: logs, rows, recipes."""
-    from logloom.io.catalog.manifest import read_manifest, split_root
-    from logloom.io.storage.store import Store
     from logloom.pipelines.stats.stats import MAX_LOGS, changed_statistics
     from logloom.pipelines.versions.diff import compare, without_purged
 
     if md and json:
         raise UsageError("give --md or --json, one of both")
     storage = terminal.parse_storage_options(storage_option)
+    stores, found = _chosen(versions, since, storage)
+    names = [f"{store.uri}@{manifest.version}" for store, manifest in zip(stores, found, strict=True)]
+    compared = compare((names[0], names[1]), found[0], found[1], logs)
+    compared = without_purged(compared, stores[0], found[0], found[1])
+    changed = changed_statistics(
+        (stores[0], stores[1]), (found[0], found[1]), None if statistics else MAX_LOGS
+    )
+    compared = dataclasses.replace(compared, statistics=changed)
+    if json:
+        terminal.print_json(compared.to_json())
+    else:
+        terminal.print_result("\n".join((_markdown if md else _text)(compared, every)))
+
+
+def _chosen(
+    versions: list[str], since: str, storage: dict[str, dict[str, Any]]
+) -> tuple[list[Store], list[Manifest]]:
+    """The roots and manifests of the two versions, the earlier first."""
+    from logloom.io.catalog.manifest import read_manifest, split_root
+    from logloom.io.storage.store import Store
+
     if len(versions) == 2 and _is_version(versions[1], Store.at(versions[0], storage)):
         raise UsageError(
             f"one version of {versions[0]}: name two, or compare {versions[0]}@{versions[1]} with its parent"
@@ -82,17 +106,7 @@ def diff(
         if manifest.parent is None:
             raise UsageError(f"{store.uri}: version {manifest.version} has no parent; name two versions")
         stores, found = [store, store], [read_manifest(store, manifest.parent), manifest]
-    names = [f"{store.uri}@{manifest.version}" for store, manifest in zip(stores, found, strict=True)]
-    compared = compare((names[0], names[1]), found[0], found[1], logs)
-    compared = without_purged(compared, stores[0], found[0], found[1])
-    changed = changed_statistics(
-        (stores[0], stores[1]), (found[0], found[1]), None if statistics else MAX_LOGS
-    )
-    compared = dataclasses.replace(compared, statistics=changed)
-    if json:
-        terminal.print_json(compared.to_json())
-    else:
-        terminal.print_result("\n".join(_markdown(compared) if md else _text(compared)))
+    return stores, found
 
 
 def _is_version(text: str, store: Store) -> bool:
@@ -116,20 +130,20 @@ def _named(versions: list[str]) -> list[str]:
     raise UsageError("give ROOT A B, or ROOT@A ROOT@B; not more")
 
 
-def _text(compared: VersionComparison) -> Iterator[str]:
+def _text(compared: VersionComparison, every: bool) -> Iterator[str]:
     """Return lines for a terminal."""
     before, after = compared.names
     yield f"{before} -> {after}{': the same' if compared.is_same else ''}"
-    for heading, lines in _sections(compared):
+    for heading, lines in _sections(compared, every=every):
         yield f"\n{heading}"
         yield from (f"  {line}" for line in lines)
 
 
-def _markdown(compared: VersionComparison) -> Iterator[str]:
+def _markdown(compared: VersionComparison, every: bool) -> Iterator[str]:
     """Return lines of Markdown; text from a dataset is in code blocks."""
     before, after = compared.names
     yield f"### `{before}` → `{after}`{': the same' if compared.is_same else ''}"
-    for heading, lines in _sections(compared):
+    for heading, lines in _sections(compared, every=every):
         fence = "`" * max(3, *(1 + _longest_run(line) for line in lines))
         yield f"\n**{heading}**\n\n{fence}{'diff' if heading == 'recipe' else ''}"
         yield from lines
@@ -141,20 +155,40 @@ def _longest_run(line: str) -> int:
     return max(map(len, "".join(c if c == "`" else " " for c in line).split()), default=0)
 
 
-def _sections(compared: VersionComparison) -> Iterator[tuple[str, list[str]]]:
-    """Yield headings, and at least one line below each."""
-    yield "totals", [_total(name, *pair) for name, pair in compared.totals.items()]
+def _sections(compared: VersionComparison, *, every: bool) -> Iterator[tuple[str, list[str]]]:
+    """Yield headings, and at least one line below each; what matters most comes first.
+
+    Args:
+        every: whether to show all, not the first of what matters most.
+    """
+    availability, ranges, others = compared.statistics_in_words("->")
+    yield from _some("columns", list(_pairs(compared.columns)))
+    yield from _some("less available", _lines(availability))
+    totals = compared.totals.items()
+    yield from _some("totals", [_total(name, *pair) for name, pair in totals if every or pair[0] != pair[1]])
+    yield from _some("splits", _lines(compared.splits_in_words()))
     if any(compared.logs.counts.values()):
         counts = ", ".join(f"{count:,} {what}" for what, count in compared.logs.counts.items() if count)
         yield f"logs: {counts}", list(_log_lines(compared))
-    for heading in ("columns", "outputs", "software", "dependencies"):
-        if lines := list(_pairs(getattr(compared, heading))):
-            yield heading, lines
-    if compared.statistics:
-        changed = compared.statistics.items()
-        yield "statistics", [f"~ {label}: {changed_numbers(changes, '->')}" for label, changes in changed]
-    if compared.recipe:
-        yield "recipe", list(compared.recipe)
+    shown = _lines(ranges if every else ranges[:_MOST_RANGES])
+    if len(ranges) > len(shown):
+        shown.append(f"… and {len(ranges) - len(shown):,} more; --all shows them")
+    yield from _some("values beyond the range before", shown)
+    for heading in ("outputs", "software", "dependencies"):
+        yield from _some(heading, list(_pairs(getattr(compared, heading))))
+    yield from _some("recipe", list(compared.recipe))
+    if others:
+        hint = [f"{counted(len(others), 'line')} on other numbers; --all shows them"]
+        yield "statistics", _lines(others) if every else hint
+
+
+def _some(heading: str, lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    if lines:
+        yield heading, lines
+
+
+def _lines(worded: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"~ {name}: {how}" for name, how in worded]
 
 
 def _total(name: str, before: int | None, after: int | None) -> str:

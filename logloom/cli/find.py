@@ -79,20 +79,20 @@ def find(
 
 
 def _show(root: str, found: FoundIntervals) -> None:
-    from logloom.text import counted, human_time
+    from logloom.text import counted, human_duration, human_time
 
     lines = [
         (
             one.log_id,
             human_time(one.start),
-            f"{(one.stop - one.start) / 1e9:.6g}",
+            human_duration(one.stop - one.start, digits=6),
             f"{one.rows:,}",
             str(one.start),
         )
         for one in found.intervals[:_SHOWN]
     ]
     version = "" if found.version is None else f", version {found.version}"
-    terminal.print_table(f"{root}{version}", ("log", "start", "seconds", "rows", "start in ns"), lines)
+    terminal.print_table(f"{root}{version}", ("log", "start", "length", "rows", "start in ns"), lines)
     if len(found.intervals) > _SHOWN:
         terminal.print_result(f"and {len(found.intervals) - _SHOWN:,} more intervals; --json shows all")
     unknown = f"; unknown for {counted(found.unknown, 'row')}" if found.unknown else ""
@@ -107,7 +107,7 @@ def _list_saved(root: str, options: dict[str, dict[str, Any]], json: bool) -> No
     from logloom.io.catalog.intervals import intervals_file, intervals_of, read_intervals_file
     from logloom.io.catalog.manifest import open_root, split_root
     from logloom.io.storage.store import Store
-    from logloom.text import human_seconds
+    from logloom.text import human_duration
 
     place, version = split_root(root)
     store, manifest = open_root(Store.at(place, options), version)
@@ -122,8 +122,8 @@ def _list_saved(root: str, options: dict[str, dict[str, Any]], json: bool) -> No
         (
             name,
             f"{len(one):,}",
-            human_seconds(one.search.before / 1e9),
-            human_seconds(one.search.after / 1e9),
+            human_duration(one.search.before),
+            human_duration(one.search.after),
             one.search.where,
         )
         for name, one in saved

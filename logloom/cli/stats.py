@@ -12,6 +12,7 @@ import typer
 
 from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given, takes_groups
+from logloom.text import human_duration, human_number
 from logloom.values import dataclass
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _cells(summary: Mapping[str, Any]) -> tuple[str, ...]:
     quantiles = summary.get("quantiles", {})
     numbers = [summary.get("min"), *(quantiles.get(p) for p in ("1", "50", "99")), summary.get("max")]
     numbers += [summary.get("mean"), summary.get("std")]
-    return (str(summary.get("count", "")), *("" if x is None else f"{x:.6g}" for x in numbers))
+    return (str(summary.get("count", "")), *(human_number(x, summary.get("unit", "")) for x in numbers))
 
 
 def _texts(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -202,9 +203,9 @@ def _show_splits(root: str, given: SplitOptions, options: dict[str, Any], *, jso
         if found.guaranteed:
             terminal.print_folded(f"any two splits are at least {found.guaranteed} apart, as builds cut them")
         for one in found.nearest:
-            terminal.print_folded(_nearest(one, f"{one.apart:.6g} m", "no two positions"))
+            terminal.print_folded(_nearest(one, f"{human_number(one.apart)} m", "no two positions"))
         for one in found.nearest_in_time:
-            terminal.print_folded(_nearest(one, f"{one.apart:.9g} s", "no two rows"))
+            terminal.print_folded(_nearest(one, human_duration(round(one.apart * 1e9)), "no two rows"))
         if proof is not None and proof.is_kept is not False:
             terminal.print_folded(proof.in_words())
     for warning in warnings:

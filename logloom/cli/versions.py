@@ -12,7 +12,7 @@ import typer
 
 from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given
-from logloom.text import counted, human_bytes
+from logloom.text import counted, human_bytes, human_number
 
 if TYPE_CHECKING:
     from logloom.io.catalog.pages import LogRecord
@@ -227,7 +227,9 @@ def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:
 
     for label, lane in elements(name, stats):
         if lane.get("min") is not None:
-            low, high, mean = (f"{lane[key]:.6g}" for key in ("min", "max", "mean"))
+            low, high, mean = (
+                human_number(lane[key], lane.get("unit", "")) for key in ("min", "max", "mean")
+            )
             yield f"{label}: {lane['count']:,}, {low} to {high}, mean {mean}"
     if stats.get("unavailable") and not name.endswith(".age"):
         yield f"{name}: {counted(stats['unavailable'], 'row')} unavailable"

@@ -25,7 +25,7 @@ from logloom.recipe import DerivedColumn, LabelColumn, Recipe, Rows, TopicColumn
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import open_options
 from logloom.recipe.yaml import flow
-from logloom.text import counted, iso8601
+from logloom.text import counted, human_duration, iso8601
 from logloom.transforms.rows.deskew import deskew_plan
 from logloom.transforms.rows.lineage import Lineage, Source, trace
 from logloom.transforms.rows.plan.frames import pose_plan, transform_plan
@@ -86,7 +86,7 @@ class Why:
         column, lineage = self.columns.get(name), self.lineages.get(name)
         places: list[tuple[str, ...]]
         if lineage is None:
-            stored = "" if age is None else _milliseconds(age)
+            stored = "" if age is None else human_duration(age, digits=6)
             places = [("", "", stored, self._source(column))]
         else:
             places = self._messages(lineage)
@@ -143,7 +143,7 @@ class Why:
 
     def _line(self, source: Source, what: str) -> tuple[str, ...]:
         place = f"{what} {place_in_words(source.place, self.has_files)}"
-        return str(source.time), iso8601(source.time), _milliseconds(source.age), place
+        return str(source.time), iso8601(source.time), human_duration(source.age, digits=6), place
 
     def _source(self, column: RecipeColumn | None) -> str:
         if isinstance(column, DerivedColumn):
@@ -154,7 +154,7 @@ class Why:
             source, target = column.tf.words
             return f"the pose of {source} in {target} at {when}, of {topics}"
         if isinstance(column, LabelColumn):
-            return f"labels of {column.table} within {column.tolerance} ns"
+            return f"labels of {column.table} within {human_duration(column.tolerance)}"
         reason = self._reason(column)
         return f"{column.topic}: {reason}" if column else reason
 
@@ -239,10 +239,6 @@ def with_bases(columns: Mapping[str, RecipeColumn], names: Iterable[str]) -> lis
     return list(found)
 
 
-def _milliseconds(age: int) -> str:
-    return f"{age / 1e6:.3f} ms"
-
-
 def place_in_words(place: MessagePlace, with_file: bool) -> str:
     """Describe a message's place: its number in its topic, and its offset (chunk + byte within)."""
     inside = "" if place.within is None else f"+{place.within}"
@@ -289,7 +285,8 @@ class _LabelExplainer:
             sampling = Sampling("nearest", column.tolerance)
             choice = choose(sampling, labels.stamps, np.array([tick], np.int64))
             if not choice.available[0]:
-                found[name] = LabelLineage(reason=f"no label within {column.tolerance} ns of the tick")
+                within = human_duration(column.tolerance)
+                found[name] = LabelLineage(reason=f"no label within {within} of the tick")
                 continue
             time = int(labels.stamps[choice.lo[0]])
             table, log_id = self._table(name, column), record.log_id

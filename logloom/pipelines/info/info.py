@@ -23,7 +23,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.logs.rates import TopicRate, rates_of
 from logloom.io.storage.filesystems import with_access
 from logloom.io.video.preview import VideoGlimpse, glimpse
-from logloom.text import OnMessage, counted, human_bytes, human_time, ignore_message
+from logloom.text import OnMessage, counted, human_bytes, human_duration, human_time, ignore_message
 from logloom.transforms.rows.calibrations import camera_topics, ends_otherwise
 from logloom.values import dataclass
 
@@ -55,8 +55,7 @@ class LogDescription:
         files = f"\n{s.uris[0]}{' …' if len(s.uris) > 1 else ''}"
         if not s.num_messages:
             return f"{self.log_id}: {what}, {human_bytes(s.size)}{files}"
-        seconds = (s.last - s.first) / 1e9
-        when = f"in {seconds:.1f} s, {human_bytes(s.size)}, from {human_time(s.first)}"
+        when = f"in {human_duration(s.last - s.first)}, {human_bytes(s.size)}, from {human_time(s.first)}"
         videos = "".join(f"\n{topic}: {seen.words}" for topic, seen in self.videos.items())
         changed = "".join(
             f"\n{topic}: its last calibration differs from the first; `--tree` shows when it changes"

@@ -16,10 +16,9 @@ from logloom.io.catalog.manifest import Manifest
 from logloom.io.formats.registry import format_named, format_names
 from logloom.io.storage.store import Store
 from logloom.pipelines.report.logs import split_counts
-from logloom.pipelines.report.page import figure
 from logloom.pipelines.stats.stats import elements, sample_note, statistics_of
 from logloom.pipelines.versions.log_counts import logs_in_words
-from logloom.text import counted, printable
+from logloom.text import counted, human_number, printable
 
 _SIZES = (10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9, 10**10, 10**11, 10**12)
 _NAMES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
@@ -81,7 +80,8 @@ def card_of(store: Store, manifest: Manifest, *, num_workers: int = 1) -> bytes:
 
 def _cells(stats: Mapping[str, Any]) -> Iterator[str]:
     quantiles = stats.get("quantiles", {})
-    return (figure(stats.get(head, quantiles.get(head))) for head in _HEADS)
+    unit = stats.get("unit", "")
+    return (human_number(stats.get(head, quantiles.get(head)), unit) for head in _HEADS)
 
 
 def head_of(manifest: Manifest) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.report.charts import Bars, MapView, bars_of, lanes_of, map_of, shares
 from logloom.pipelines.report.report import DatasetReport, report_of
 from logloom.pipelines.stats.stats import elements, sample_note
-from logloom.text import changed_numbers, counted, human_time, printable
+from logloom.text import counted, human_number, human_time, printable
 from logloom.values import dataclass
 
 MAX_COLUMNS = 120
@@ -221,7 +221,7 @@ def _cards(
 
 
 def _series(name: str, label: str, stats: Mapping[str, Any]) -> Series:
-    quantiles = stats.get("quantiles", {})
+    quantiles, unit = stats.get("quantiles", {}), stats.get("unit", "")
     numbers = [stats.get(head, quantiles.get(head)) for head in _HEADS[1:]]
     distinct = stats.get("distinct") or {}
     values, counts = (distinct.get(key) or [] for key in ("values", "counts"))
@@ -232,22 +232,17 @@ def _series(name: str, label: str, stats: Mapping[str, Any]) -> Series:
     low, high = stats.get("min"), stats.get("max")
     counts_of_odd = {"NaN": stats.get("nan"), "infinite": stats.get("infinite")}
     odd = ", ".join(f"{count:,} {word}" for word, count in counts_of_odd.items() if count)
-    same = figure(low) if low is not None and low == high and not odd else ""
+    same = human_number(low, unit) if low is not None and low == high and not odd else ""
     shown = [] if same else shown
     return Series(
         label.removeprefix(name).strip(),
-        (f"{stats.get('count', 0):,}", *map(figure, numbers)),
+        (f"{stats.get('count', 0):,}", *(human_number(number, unit) for number in numbers)),
         bars_of(stats.get("histogram")) if not shown and not same else None,
         tuple((str(value)[:80], count, count / max(counts)) for count, value in shown),
         len(ranked) - len(shown) if shown else 0,
         same,
         odd,
     )
-
-
-def figure(number: float | None) -> str:
-    """A number as `logloom stats` shows it; "" for none."""
-    return "" if number is None else f"{number:.6g}"
 
 
 def _ages(columns: Mapping[str, Mapping[str, Any]]) -> Iterator[AgeLine]:
@@ -261,15 +256,10 @@ def _ages(columns: Mapping[str, Mapping[str, Any]]) -> Iterator[AgeLine]:
             yield AgeLine(name, rows, missing, share)
             continue
         quantiles = age["quantiles"]
-        median, low, high = (_short_time(quantiles[key]) for key in ("50", "1", "99"))
-        jitter = _short_time(age["std"])
+        median, low, high = (human_number(quantiles[key], "ns") for key in ("50", "1", "99"))
+        jitter = human_number(age["std"], "ns")
         bars = bars_of(age.get("histogram"), 1e6)
         yield AgeLine(name, rows, missing, share, median, low, high, jitter, bars)
-
-
-def _short_time(time: float) -> str:
-    """A time in ns with three digits."""
-    return f"{time / 1e6:.3g} ms" if abs(time) < 0.9995e9 else f"{time / 1e9:.3g} s"
 
 
 def _places(report: DatasetReport, view: MapView | None) -> list[tuple[float, float] | None]:
@@ -300,10 +290,13 @@ def _changes(report: DatasetReport) -> Iterator[tuple[str, Sequence[tuple[str, s
     yield "Logs", list(_changed_logs(report))
     for heading in ("columns", "outputs", "software"):
         yield heading.capitalize(), [_pair(*one) for one in getattr(compared, heading).items()]
-    changed = list((compared.statistics or {}).items())
-    lines = [("~", label, changed_numbers(pairs, "→")) for label, pairs in changed[:MAX_COLUMNS]]
+    availability, ranges, others = compared.statistics_in_words("→")
+    yield "Less available columns", [("~", *one) for one in availability]
+    yield "Splits", [("~", *one) for one in compared.splits_in_words()]
+    changed = [*ranges, *others]
+    lines = [("~", *one) for one in changed[:MAX_COLUMNS]]
     if len(changed) > len(lines):
-        lines.append(("…", f"and {len(changed) - len(lines):,} more", ""))
+        lines.append(("…", f"and {len(changed) - len(lines):,} more", "`logloom diff --all` shows all"))
     yield "Statistics", lines
     yield "Recipe", [("", _cut("\n".join(compared.recipe)), "")] if compared.recipe else []
 

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from logloom.errors import DatasetError
 from logloom.recipe.sections import Split
+from logloom.text import human_duration
 from logloom.validation import describe_first
 from logloom.values import dataclass
 
@@ -53,18 +54,23 @@ class Proof:
 
     def in_words(self) -> str:
         """One line for people."""
-        bound = f"the bound of {self.bound:.9g} {self.unit}, which the version's rule sets,"
+        bound = f"the bound of {self._length(self.bound)}, which the version's rule sets,"
         if self.measured is None:
             return f"{bound} wasn't measured: no output holds the rule's column as positions to compare"
         if not math.isfinite(self.measured):
             return f"{bound} is kept: no two splits have rows that are apart"
-        apart = f"{self.measured:.9g} {self.unit}"
+        apart = self._length(self.measured)
         if self.is_kept:
             return f"{bound} is kept: the nearest rows of two splits are {apart} apart"
         return (
             f"{bound} is broken: rows of two splits are {apart} apart. They aren't those that a build cut: "
             "`logloom verify` names the files that were changed, and `logloom repair` builds them again"
         )
+
+    def _length(self, number: float) -> str:
+        if self.unit == "s" and number < 60:
+            return human_duration(round(number * 1e9), digits=9)
+        return f"{number:.9g} {self.unit}"  # as exact as the comparison
 
 
 def proof_of(rule: Mapping[str, Any], metres: float | None, seconds: float | None) -> Proof | None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import collections
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from logloom.errors import PurgedError, UsageError
@@ -28,6 +30,7 @@ from logloom.values import dataclass
 
 MAX_LOGS = 1000  # whose statistics are read to tell two versions apart, unless more are asked for
 COMPARED = ("unavailable", "count", "min", "max", "mean")
+_MUCH_WIDER = 0.1  # of a range: values further beyond it matter
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,23 @@ class VersionStatistics:
             "read": self.read,
             "columns": self.columns(),
         }
+
+
+@dataclass(frozen=True)
+class StatisticsChanges:
+    """What differs in the statistics of two versions; pairs are before and after.
+
+    Attributes:
+        numbers: that differ of those that both have, by column, field and element, and by what they are.
+        availability: by column that is available in none of the rows any more, or in a share that is smaller
+            by a tenth of all: the rows in which it is available, and all rows; the lowest share first.
+        ranges: by column, field and element with values beyond its earlier range by more than a tenth of
+            that: the least and the greatest; the furthest first, and ages after values.
+    """
+
+    numbers: Mapping[str, Mapping[str, tuple[Any, Any]]]
+    availability: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[tuple[Any, Any], tuple[Any, Any]]] = field(default_factory=dict)
 
 
 def column_statistics(
@@ -219,7 +239,7 @@ def _counted_by_builds(
 
 def changed_statistics(
     stores: tuple[Store, Store], versions: tuple[Manifest, Manifest], most: int | None = MAX_LOGS
-) -> dict[str, dict[str, tuple[Any, Any]]] | None:
+) -> StatisticsChanges | None:
     """What differs in the statistics of two versions (see `changes_of`).
 
     Files of logs of which both say the same are read once. Of versions with more logs than `most`, what
@@ -293,20 +313,13 @@ def _brief(store: Store, logs: collections.Counter[totals.Names]) -> Statistics:
 
 def changes_of(
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """What differs in numbers that both have, before and after, by column, field and element.
+) -> StatisticsChanges:
+    """What differs in statistics that both have.
 
     Args:
         before, after: see `VersionStatistics.columns`; also of brief statistics.
     """
-    old, new = (
-        {
-            label: {"unavailable": stats.get("unavailable"), **numbers} if label == name else numbers
-            for name, stats in columns.items()
-            for label, numbers in ((name, {}), *elements(name, stats))
-        }
-        for columns in (before, after)
-    )
+    old, new = map(_by_element, (before, after))
     found = {
         label: {
             key: (old[label].get(key), numbers.get(key))
@@ -317,11 +330,53 @@ def changes_of(
         for label, numbers in new.items()
         if label in old
     }
-    return {label: changed for label, changed in found.items() if changed}
+    available = [{name: _available(stats) for name, stats in columns.items()} for columns in (before, after)]
+    less = {name: (available[0][name], own) for name, own in available[1].items() if name in available[0]}
+    less = {name: both for name, both in less.items() if _is_much_less(*both)}
+    wider = {label: _beyond(old[label], numbers) for label, numbers in new.items() if label in old}
+    return StatisticsChanges(
+        {label: changed for label, changed in found.items() if changed},
+        dict(sorted(less.items(), key=lambda one: one[1][1][0] / one[1][1][1])),
+        {
+            label: tuple((one[label]["min"], one[label]["max"]) for one in (old, new))  # type: ignore[misc]
+            for label in sorted(wider, key=lambda label: (label.endswith(".age"), -wider[label]))
+            if wider[label] > _MUCH_WIDER
+        },
+    )
+
+
+def _by_element(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The numbers of each column, with how often it is unavailable, and of each of its elements."""
+    return {
+        label: {"unavailable": stats.get("unavailable"), **numbers} if label == name else numbers
+        for name, stats in columns.items()
+        for label, numbers in ((name, {}), *elements(name, stats))
+    }
+
+
+def _available(stats: Mapping[str, Any]) -> tuple[int, int]:
+    """The rows in which a column is available, and all rows."""
+    rows = stats.get("rows", 0)
+    return rows - stats.get("unavailable", 0), rows
+
+
+def _is_much_less(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Whether a share of rows fell to none, or by a tenth of all; not where a version has no rows."""
+    fell, whole = before[0] * after[1] - after[0] * before[1], before[1] * after[1]
+    return fell > 0 and (not after[0] or 10 * fell >= whole)
+
+
+def _beyond(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
+    """How far values are beyond the range before, in lengths of it; infinite if it had none."""
+    if any(one.get(end) is None for one in (before, after) for end in ("min", "max")):
+        return 0.0
+    beyond = max(before["min"] - after["min"], after["max"] - before["max"])
+    length = before["max"] - before["min"]
+    return math.inf if beyond > 0 and not length else beyond / (length or 1)
 
 
 def elements(name: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What is said of each element of a column, and of each length; lists are taken apart."""
+    """What is said of each element of a column, with its unit, and of each length; lists are taken apart."""
     own = [(name, stats), *((f"{name} {field}", one) for field, one in stats.get("fields", {}).items())]
     own += [(f"{name} lengths", stats["lengths"])] if "lengths" in stats else []
     own += [(f"{name} inner lengths", stats["inner_lengths"])] if "inner_lengths" in stats else []
@@ -331,10 +386,12 @@ def elements(name: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
             names = one.get("names", ())
             each = len(counts) // len(names) if names and len(counts) % len(names) == 0 else 0
             for number in range(len(counts)):
-                place = str(number)
+                place = f"[{number}]"
                 if each:  # by name, and by the place among the numbers of that name
-                    place = names[number // each] + (f"][{number % each}" if each > 1 else "")
-                yield f"{label}[{place}]", _element(one, number)
+                    place = f"[{names[number // each]}]" + (f"[{number % each}]" if each > 1 else "")
+                elif len(counts) == 1:  # of all numbers together, or of the only one
+                    place = ""
+                yield f"{label}{place}", _element(one, number)
         else:
             yield label, one
 
@@ -344,7 +401,7 @@ def _element(stats: Mapping[str, Any], number: int) -> dict[str, Any]:
     listed = {
         key: value[number] for key, value in stats.items() if isinstance(value, list) and key != "names"
     }
-    return listed | nested
+    return listed | nested | ({"unit": stats["unit"]} if "unit" in stats else {})
 
 
 def sample_note(stats: Mapping[str, Any]) -> str:

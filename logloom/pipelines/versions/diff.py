@@ -21,11 +21,14 @@ from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.page_merge import SortedRows
 from logloom.io.catalog.pages import LogStatus, table_of, total
 from logloom.io.catalog.records import LogRecords
+from logloom.io.catalog.row_counts import rows_by_split
 from logloom.io.catalog.tombstones import Purged, digest_of_log
 from logloom.io.storage.store import Store
+from logloom.pipelines.stats.stats import StatisticsChanges
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as recipe_yaml
 from logloom.schema import ColumnType, Schema, dtype_to_json
+from logloom.text import changed_numbers, human_number
 from logloom.values import dataclass
 
 # What is compared of a log that both have; its key differs by the recipe, too.
@@ -34,6 +37,7 @@ _COMPARED = (
     "key",
 )
 _SHOWN = ("split", "status", "rows", "units")
+Worded = tuple[str, str]  # what differs, and how
 _TOTALS = ("logs", "rows", "ticks_planned", "refused", "skipped", "units")
 
 
@@ -54,6 +58,7 @@ class LogChanges:
         by_kind: how many of the changed ones differ in what.
         added, gone: log_ids of the first of them.
         changed: of the first of them log_id, in what they differ, and some of it before and after.
+        splits: by split whose size differs, how many logs and how many rows it has more.
     """
 
     counts: Mapping[str, int]
@@ -61,6 +66,7 @@ class LogChanges:
     added: Sequence[str]
     gone: Sequence[str]
     changed: Sequence[Mapping[str, Any]]
+    splits: Mapping[str, tuple[int, int]]
 
     @classmethod
     def between(cls, before: LogRecords, after: LogRecords, limit: int = 0) -> LogChanges:
@@ -73,22 +79,32 @@ class LogChanges:
         added: list[str] = []
         gone: list[str] = []
         changed: list[Mapping[str, Any]] = []
+        sizes: dict[str, dict[str, int]] = {}
         for old, new in _side_by_side(before, after):
             came, left, pairs, differs = _sorted_out(old, new)
+            for sign, side in ((-1, old), (1, new)):
+                for name, num_logs, num_rows in rows_by_split(side):
+                    size = {"logs": sign * num_logs, "rows": sign * num_rows}
+                    sizes[name] = total([sizes.get(name, {}), size])
             counts = total([counts, {"added": len(came), "gone": len(left), "changed": len(pairs[0])}])
             kinds = total([kinds, {name: int(mask.sum()) for name, mask in differs.items()}])
             added += came.slice(0, limit - len(added)).to_pylist()
             gone += left.slice(0, limit - len(gone)).to_pylist()
             changed += _described(*pairs, differs, limit - len(changed))
-        return cls(counts, {_WORDS[k]: count for k, count in kinds.items() if count}, added, gone, changed)
+        by_kind = {_WORDS[k]: count for k, count in kinds.items() if count}
+        splits = {
+            name: (one["logs"], one["rows"]) for name, one in sorted(sizes.items()) if any(one.values())
+        }
+        return cls(counts, by_kind, added, gone, changed, splits)
 
 
 def _side_by_side(before: LogRecords, after: LogRecords) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield rows of both sides between the same log_ids, except for shared pages."""
     shared = {page.digest for page in before.pages} & {page.digest for page in after.pages}
     both = [page for page in before.pages if page.digest in shared]
-    sides = [SortedRows(side.without(both).tables("log_id", *_COMPARED)) for side in (before, after)]
-    empty = table_of(()).select(["log_id", *_COMPARED])
+    names = ["log_id", *_COMPARED, "splits"]
+    sides = [SortedRows(side.without(both).tables(*names)) for side in (before, after)]
+    empty = table_of(()).select(names)
     while bounds := [side.last for side in sides if side.last is not None]:
         taken = [side.take(min(bounds), None) for side in sides]
         old, new = (empty if rows is None else rows.combine_chunks() for rows in taken)
@@ -152,8 +168,7 @@ class VersionComparison:
         software: by package, the version before and after, or None.
         dependencies: code and files that rows depend on, the content or version before and after, or None.
         recipe: lines of a unified diff of the two recipes as YAML.
-        statistics: by column, field and element, what differs in them, before and after; None if unknown, as
-            not both versions have some.
+        statistics: what differs in them; None if unknown, as not both versions have some.
     """
 
     names: tuple[str, str]
@@ -164,13 +179,44 @@ class VersionComparison:
     software: Mapping[str, tuple[str | None, str | None]]
     dependencies: Mapping[str, tuple[str | None, str | None]]
     recipe: Sequence[str]
-    statistics: Mapping[str, Mapping[str, tuple[Any, Any]]] | None = None
+    statistics: StatisticsChanges | None = None
 
     @property
     def is_same(self) -> bool:
         """Whether both have the same records of all logs, with the same meaning."""
         of_both = (self.columns, self.outputs, self.recipe, self.dependencies, *self.logs.counts.values())
         return not any(of_both)
+
+    def statistics_in_words(self, arrow: str) -> tuple[list[Worded], list[Worded], list[Worded]]:
+        """What differs in statistics: columns that are less available, wider ranges, and what else is more
+        than counts that grew; each as (what, how).
+        """
+        if self.statistics is None:
+            return [], [], []
+        found = self.statistics
+        units = {label: "ns" for label in found.numbers if label.endswith(".age")}
+        availability = [
+            (name, f"{_of_rows(*before)} {arrow} {_of_rows(*after)} rows")
+            for name, (before, after) in found.availability.items()
+        ]
+        ranges = [
+            (label, f" {arrow} ".join(_range(*ends, units.get(label, "")) for ends in both))
+            for label, both in found.ranges.items()
+        ]
+        others = [
+            (label, changed_numbers(changes, arrow, units.get(label, "")))
+            for label, changes in found.numbers.items()
+        ]
+        return availability, ranges, [one for one in others if one[1]]
+
+    def splits_in_words(self) -> list[Worded]:
+        """How much larger or smaller each split is; nothing where there is one, as totals have that."""
+        if len(self.logs.splits) == 1 and "all" in self.logs.splits:
+            return []
+        return [
+            (name, f"{num_rows:+,} rows, {num_logs:+,} logs")
+            for name, (num_logs, num_rows) in self.logs.splits.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """See docs/versions.md."""
@@ -180,6 +226,7 @@ class VersionComparison:
             "added": self.logs.added,
             "gone": self.logs.gone,
             "changed": self.logs.changed,
+            "splits": {name: {"logs": one[0], "rows": one[1]} for name, one in self.logs.splits.items()},
         }
         return {
             "before": self.names[0],
@@ -192,8 +239,18 @@ class VersionComparison:
             "software": self.software,
             "dependencies": self.dependencies,
             "recipe": list(self.recipe),
-            "statistics": self.statistics,
+            "statistics": None if self.statistics is None else self.statistics.numbers,
+            "availability": None if self.statistics is None else self.statistics.availability,
+            "ranges": None if self.statistics is None else self.statistics.ranges,
         }
+
+
+def _of_rows(available: int, rows: int) -> str:
+    return f"{available:,} of {rows:,}"
+
+
+def _range(low: float, high: float, unit: str) -> str:
+    return f"{human_number(low, unit)} to {human_number(high, unit)}"
 
 
 def compare(names: tuple[str, str], before: Manifest, after: Manifest, limit: int = 0) -> VersionComparison:

@@ -237,7 +237,7 @@ def test_an_empty_log_has_no_times(tmp_path):
 
 def test_one_of_each_is_said_in_the_singular(tmp_path):
     path = write_log(tmp_path / "one.mcap", {"/can": (SPEED, speeds(1))})
-    assert logloom("info", path).stdout.startswith("one: 1 message of 1 topic in 0.0 s")
+    assert logloom("info", path).stdout.startswith("one: 1 message of 1 topic in 0 s")
     built = logloom("build", path, "--to", tmp_path / "root")
     assert "1 row of 1 log; 1 unit built" in built.stderr
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import logloom.datasets
+from logloom.cli.stats import _cells
 from logloom.errors import DatasetError, PurgedError
 from logloom.io.catalog.entries import ENTRY, read_log_part
 from logloom.io.catalog.inventory import LOG_FILES, STATISTICS
@@ -24,7 +25,7 @@ from logloom.pipelines.convert.sources import open_source
 from logloom.pipelines.gc.gc import collect_garbage
 from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.repair.repair import repair
-from logloom.pipelines.stats.stats import column_statistics
+from logloom.pipelines.stats.stats import changes_of, column_statistics, elements
 from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions.rollback import plan_drop
 from logloom.statistics.columns import Statistics
@@ -183,6 +184,40 @@ def test_the_command_shows_a_table_and_json(built):
     missing = command("stats", str(built), "--split", "test")
     assert missing.returncode == 2
     assert "no split 'test'; there is only all" in missing.stderr
+
+
+def test_times_are_durations_and_numbers_of_a_ragged_column_together_have_its_name():
+    number = {"count": 3, "min": 1, "max": 3}
+    listed = {key: [value] for key, value in number.items()}
+    ragged = {"type": "float64 (?,)", "unit": "rad", "lengths": {"count": 2}, **listed}
+    assert [*elements("joints", ragged)] == [
+        ("joints", {**number, "unit": "rad"}),
+        ("joints lengths", {"count": 2}),
+    ]
+    two = {key: [value, value] for key, value in number.items()}
+    assert [label for label, _ in elements("x", two)] == ["x[0]", "x[1]"]
+    assert [label for label, _ in elements("x", {**listed, "names": ["elbow"]})] == ["x[elbow]"]
+    age = {"unit": "ns", "min": 151602, "max": 3_000_000_000, "mean": 14749100.5, "count": 3}
+    assert [cell for cell in _cells(age) if cell] == ["3", "152 us", "3 s", "14.7 ms"]
+
+
+def test_what_matters_of_changed_statistics_is_less_available_or_beyond_the_range_before():
+    def column(unavailable, low, high):
+        return {"rows": 100, "unavailable": unavailable, "count": 100 - unavailable, "min": low, "max": high}
+
+    before = {"a": column(0, 0, 10), "b": column(95, 5, 5), "c": column(50, 0, 1), "a.age": column(0, 0, 10)}
+    after = {
+        "a": column(9, 0, 11),
+        "b": column(100, None, None),
+        "c": column(60, -1, 1),
+        "d": column(0, 0, 0),
+    }
+    found = changes_of(before, after | {"a.age": column(9, -90, 90)})
+    assert found.availability == {"b": ((5, 100), (0, 100)), "c": ((50, 100), (40, 100))}
+    assert found.ranges == {"c": ((0, 1), (-1, 1)), "a.age": ((0, 10), (-90, 90))}
+    one_value = changes_of({"a": column(0, 220, 220)}, {"a": column(0, 220, 220.5)})
+    assert one_value.ranges == {"a": ((220, 220), (220, 220.5))}
+    assert one_value.numbers == {"a": {"max": (220, 220.5)}}
 
 
 def test_gc_keeps_statistics_that_a_version_names_and_a_purge_erases_those_of_its_logs(root):

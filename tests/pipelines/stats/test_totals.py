@@ -133,7 +133,7 @@ def test_versions_of_very_many_logs_are_compared_by_what_is_merged(nights, read,
     store = Store.at(str(nights))
     both = read_manifest(store, 1), read_manifest(store, 2)
     by_log = changed_statistics((store, store), both)
-    assert by_log["ego.speed"]["count"][0] < by_log["ego.speed"]["count"][1]
+    assert by_log.numbers["ego.speed"]["count"][0] < by_log.numbers["ego.speed"]["count"][1]
     monkeypatch.setattr(stats, "read_statistics_file", None)
     assert changed_statistics((store, store), both, 1) == by_log
     monkeypatch.setattr(report, "MAX_COUNTED", 1)

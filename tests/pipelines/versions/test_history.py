@@ -140,9 +140,13 @@ def test_a_difference_tells_what_changed_in_statistics_and_a_log_has_its_own(gro
         assert (key in told["ego.speed"]) == (pairs[0] != pairs[1])
         assert told["ego.position[1]"].get(key, [0, 0])[1] in (0, after["ego.position"][key][1])
     assert all(pair[0] != pair[1] for one in told.values() for pair in one.values())
-    for how in ([], ["--md"]):
+    mean = [before["ego.speed"]["mean"], after["ego.speed"]["mean"]]
+    for how in (["--all"], ["--all", "--md"]):
         shown = command("diff", root, "1", "2", *how).stdout
-        assert f"~ ego.speed: count {before['ego.speed']['count']} -> {after['ego.speed']['count']}" in shown
+        assert f"mean {mean[0]:.6g} -> {mean[1]:.6g}" in shown
+        assert ".age: " in shown
+        assert "e+" not in shown
+    assert "mean " not in command("diff", root, "1", "2").stdout
     assert json.loads(command("diff", root, "2", "2", "--json").stdout)["statistics"] == {}
     second, _ = json.loads(command("versions", root, "--log", "drive-00", "--json").stdout)
     (own,) = follow(grown, "drive-01")
@@ -157,6 +161,30 @@ def test_a_difference_tells_what_changed_in_statistics_and_a_log_has_its_own(gro
     assert stats.changed_statistics(stores, both, 1) is None
     assert stats.changed_statistics(stores, both) == stats.changes_of(before, after)
     assert json.loads(command("diff", root, "1", "2", "--statistics", "--json").stdout)["statistics"] == told
+
+
+def test_a_difference_says_first_which_columns_splits_and_ranges_matter(grown, drive, tmp_path):
+    said = json.loads(command("diff", grown.uri, "1", "2", "--json").stdout)
+    before, after = (read_manifest(grown, number) for number in (1, 2))
+    sizes = {"all": {"logs": -1, "rows": -before.logs[0].rows}}
+    for one in after.logs:
+        size = sizes.setdefault(one.split, {"logs": 0, "rows": 0})
+        size["logs"], size["rows"] = size["logs"] + 1, size["rows"] + one.rows
+    assert said["logs"]["splits"] == sizes
+    assert f"  ~ all: -{before.logs[0].rows} rows, -1 logs" in command("diff", grown.uri).stdout
+    build_at(drive.recipe(), tmp_path / "root", limit=1)
+    silent = {
+        "field: data, resample: nearest, tolerance: 50ms": "field: data, tolerance: 1ns",
+        "camera.front, lidar.points]": "lidar.points]",
+    }
+    build_at(drive.recipe(**silent), tmp_path / "root", limit=1)
+    said = json.loads(command("diff", str(tmp_path / "root"), "--json").stdout)
+    (old, rows_before), (new, rows_after) = said["availability"]["camera.front"]
+    assert (old, new) == (rows_before, 0)
+    lines = command("diff", str(tmp_path / "root")).stdout.splitlines()
+    heading = lines.index("less available")
+    assert heading < lines.index("totals")
+    assert lines[heading + 1] == f"  ~ camera.front: {old} of {rows_before} -> 0 of {rows_after} rows"
 
 
 def test_a_version_says_when_and_by_which_build_it_was_made_and_what_changed(grown, monkeypatch):
