@@ -31,6 +31,7 @@ BENCHMARKS = {
     "bags": ["--rounds", "5"],
     "loader": ["--rounds", "3"],
     "zarr_datasets": ["--rounds", "3"],
+    "random_rows": ["--rounds", "3"],
     "video": ["--rounds", "3"],
     "tf": ["--rounds", "3"],
     "deskew": ["--rounds", "20"],

@@ -234,7 +234,8 @@ def convert(
     _check(limit, on_error=(on_error, ON_ERROR[:2]))
     names = None if columns is None else _listed(columns)
     which: dict[str, Any] = {"columns": names, "on_error": on_error, "where": where}
-    num_workers, store = workers or len(os.sched_getaffinity(0)), {"storage_options": storage_options}
+    store: dict[str, Any] = {"storage_options": storage_options}
+    num_workers = workers or len(os.sched_getaffinity(0))
     rows = open_source(os.fspath(source), kind=kind, output=output, num_workers=num_workers, **which, **store)
     which |= {"options": options, "limit": limit}
     settings = BuildSettings(verify=verify, labels=labels or {})

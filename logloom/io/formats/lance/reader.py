@@ -24,7 +24,7 @@ import numpy as np
 from logloom.blocks import Array, take
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.arrow.columns import columns_of, raw_columns
+from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns
 from logloom.io.arrow.layout import LOG_ID, TIME
 from logloom.io.arrow.reader import TableReader, logs_at
 from logloom.io.arrow.writer import MAX_ROWS
@@ -171,6 +171,7 @@ class LanceTable(RawRows):
     """A Lance table as `RawRows`; a piece is a fragment of the newest version."""
 
     kind = "lance"
+    is_direct = True
 
     def __init__(self, store: Store):
         """Find the newest version.
@@ -205,10 +206,29 @@ class LanceTable(RawRows):
         for start in range(0, rows, step):
             wanted = number, roots, start, min(step, rows - start)
             for batch in _rows(self.place, self._options, self._version, *wanted):
-                try:
-                    yield raw_columns(batch, columns)
-                except ValueError as error:
-                    raise DatasetError(f"{piece.place}: {error}") from error
+                yield _columns_from(batch, columns, piece)
+
+    def pick(
+        self, piece: DatasetPiece, names: Sequence[str] | None, rows: Ints, max_bytes: int
+    ) -> Iterator[RawBatch]:
+        """See `RawRows.pick`; nothing but these rows is read."""
+        columns = [c for c in columns_of(self._schema) if names is None or c.name in names]
+        roots = list(dict.fromkeys(column.path[0] for column in columns if not column.problem))
+        if not roots:
+            yield from super().pick(piece, names, rows, max_bytes)
+            return
+        number, _ = piece.where
+        for start in range(0, len(rows), _BATCH_ROWS):
+            wanted = rows[start : start + _BATCH_ROWS].tolist()
+            for batch in _rows_at(self.place, self._options, self._version, number, roots, wanted):
+                yield _columns_from(batch, columns, piece)
+
+
+def _columns_from(batch: Any, columns: Sequence[ArrowColumn], piece: DatasetPiece) -> RawBatch:
+    try:
+        return raw_columns(batch, columns)
+    except ValueError as error:
+        raise DatasetError(f"{piece.place}: {error}") from error
 
 
 def _table(place: str, options: Mapping[str, Any], version: int | None) -> Any:
@@ -247,8 +267,23 @@ def _rows(
     rows: int,
 ) -> list[Any]:
     """Rows [start, start + rows) of a fragment, as record batches."""
+    with damage(f"{place}: fragment {number}"):
+        fragment = _fragment(place, options, version, number)
+        return list(fragment.to_batches(columns=columns, batch_size=_BATCH_ROWS, offset=start, limit=rows))
+
+
+@anywhere
+def _rows_at(
+    place: str, options: Mapping[str, Any], version: int, number: int, columns: list[str], rows: list[int]
+) -> list[Any]:
+    """Ascending rows of a fragment, as record batches."""
+    with damage(f"{place}: fragment {number}"):
+        found = _fragment(place, options, version, number).take(rows, columns=columns)
+        return list(found.combine_chunks().to_batches())
+
+
+def _fragment(place: str, options: Mapping[str, Any], version: int, number: int) -> Any:
     fragment = _table(place, options, version).get_fragment(number)
     if fragment is None:
         raise DatasetError(f"{place}: fragment {number}: is gone")
-    with damage(f"{place}: fragment {number}"):
-        return list(fragment.to_batches(columns=columns, batch_size=_BATCH_ROWS, offset=start, limit=rows))
+    return fragment

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +22,9 @@ from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns
 from logloom.io.arrow.files import arrow_file
-from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows, absent
+from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows, absent, rows_between
 from logloom.io.rows.inference.types import RawColumn
+from logloom.io.rows.log_ranges import Ints
 from logloom.io.storage.folders import content_of, files_of
 from logloom.io.storage.known_files import check_file
 from logloom.io.storage.store import Store
@@ -88,6 +89,31 @@ class ParquetFiles(RawRows):
         return part
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        for batch, columns_from in self._record_batches(piece, names, max_bytes):
+            yield columns_from(batch)
+
+    def pick(
+        self, piece: DatasetPiece, names: Sequence[str] | None, rows: Ints, max_bytes: int
+    ) -> Iterator[Batch]:
+        """See `RawRows.pick`; only values of these rows are converted."""
+        at = 0
+        for batch, columns_from in self._record_batches(piece, names, max_bytes):
+            own = rows_between(rows, at, at + len(batch))
+            if len(own):
+                try:
+                    taken = batch.take(pa.array(own))
+                except pa.ArrowNotImplementedError:  # of some type that Arrow itself takes no rows of
+                    yield {name: column.take(own) for name, column in columns_from(batch).items()}
+                else:
+                    yield columns_from(taken)
+            at += len(batch)
+            if at > rows[-1]:
+                return
+
+    def _record_batches(
+        self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int
+    ) -> Iterator[tuple[pa.RecordBatch, Callable[[pa.RecordBatch], Batch]]]:
+        """The rows of a piece as Arrow has them, each with a function that makes columns of such rows."""
         name, group = piece.where
         with open_parquet(self._store, name) as file:
             every = columns_of(file.schema_arrow)
@@ -99,16 +125,20 @@ class ParquetFiles(RawRows):
             step = max(1, max_bytes * metadata.num_rows // max(1, metadata.total_byte_size))
             roots = list(dict.fromkeys(column.path[0] for column in columns if not column.problem))
             roots = roots or [column.path[0] for column in every[:1]]  # so that rows can be counted
-            rows = 0
-            for batch in file.iter_batches(min(step, _MOST_ROWS), [group], columns=roots):
-                rows += len(batch)
+
+            def columns_from(batch: pa.RecordBatch) -> Batch:
                 try:
                     found = raw_columns(batch, columns)
                 except ValueError as error:
                     raise DatasetError(f"{piece.place}: {error}") from error
                 found |= _key_columns(name, keys, len(batch))
                 wanted = found if names is None else names
-                yield {name: found.get(name) or absent(len(batch)) for name in wanted}
+                return {name: found.get(name) or absent(len(batch)) for name in wanted}
+
+            rows = 0
+            for batch in file.iter_batches(min(step, _MOST_ROWS), [group], columns=roots):
+                rows += len(batch)
+                yield batch, columns_from
             if rows != metadata.num_rows:  # which pyarrow doesn't compare
                 raise DatasetError(f"{piece.place}: damaged, {rows} rows instead of {metadata.num_rows}")
 

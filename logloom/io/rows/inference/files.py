@@ -50,10 +50,12 @@ class RawRows(Protocol):
     Attributes:
         place: the URI, for messages.
         kind: what `--from` calls it.
+        is_direct: whether `pick` reads nothing but the rows that are asked for.
     """
 
     place: str
     kind: str
+    is_direct: bool = False
 
     def names(self) -> Sequence[str]:
         """What rows hold, by the names in the files."""
@@ -74,6 +76,27 @@ class RawRows(Protocol):
         Raises:
             DatasetError: damage; names file and place.
         """
+
+    def pick(
+        self, piece: DatasetPiece, names: Sequence[str] | None, rows: Ints, max_bytes: int
+    ) -> Iterator[Batch]:
+        """Some rows of a piece, in batches as those of `batches`; copies, which keep no others in memory.
+
+        Args:
+            rows: (n,) numbers within the piece, ascending, at least one.
+            max_bytes: about how much is read at once.
+
+        Raises:
+            DatasetError: damage; names file and place.
+        """
+        at = 0
+        for batch in self.batches(piece, names, max_bytes):
+            own = rows_between(rows, at, at + num_rows(batch))
+            if len(own):
+                yield {name: column.take(own) for name, column in batch.items()}
+            at += num_rows(batch)
+            if at > rows[-1]:
+                return
 
     def part(self, piece: DatasetPiece) -> RawRows:
         """These rows for a worker that reads one piece of them; may be smaller to pickle."""
@@ -149,6 +172,12 @@ def absent(num_rows: int) -> RawColumn:
 def num_rows(batch: Batch) -> int:
     """How many rows a batch has."""
     return len(next(iter(batch.values())).values) if batch else 0
+
+
+def rows_between(rows: Ints, start: int, stop: int) -> Ints:
+    """Those of ascending rows in [start, stop), counted from `start`."""
+    first, last = rows.searchsorted([start, stop]).tolist()
+    return rows[first:last] - start
 
 
 def _note_runs(survey: Survey, batch: Batch, rows: int) -> None:

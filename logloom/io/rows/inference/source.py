@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -49,11 +48,13 @@ from logloom.io.rows.inference.types import (
 from logloom.io.rows.log_ranges import DAMAGE, Ints, LogRange, SourceLog, Stretches
 from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run, Share
 from logloom.io.storage.folders import short_name
+from logloom.io.storage.lru_cache import LruCache
 from logloom.row_splits import COLUMN as SPLIT
 from logloom.schema import NO_AGE, STRING, TIMESTAMP, ColumnType, Schema, base_of
 from logloom.values import dataclass
 
-_KEPT = 4  # parts in memory: reading rows in order, or near each other, reads each part once
+_KEPT_BYTES = 128 << 20  # of rows in memory: reading rows near each other reads each piece once
+_READ_BYTES = 16 << 20  # about, that are read at once
 
 
 class SurveyedSource(RowSource):
@@ -123,57 +124,117 @@ class SurveyedSource(RowSource):
         return super().stamps if self.has_stamps else None
 
     def _runs(self, rows: Ints, names: Sequence[str]) -> Iterator[Run]:
-        """Read parts whole; the last few stay in memory."""
-        for number, _, own in grouped(self.stretches.bounds, rows):
-            blocks, firsts = self._read(number, tuple(names))
-            for place, _, within in grouped(firsts, own):
-                block = blocks[place]
-                yield [block.log_id] * len(within), block.timestamp[within], block.take(within)
+        """Read each piece that has some of the rows once."""
+        found = [(self._learnt.runs[number], own) for number, _, own in grouped(self.stretches.bounds, rows)]
+        pieces = [list(group) for _, group in itertools.groupby(found, lambda one: one[0].piece)]
+        keeps = self._fit(pieces, tuple(names)) or (len(pieces) == 1 and not self._raw.is_direct)
+        for group in pieces:
+            log_ids = [run.log_id for run, own in group for _ in range(len(own))]
+            wanted = np.concatenate([run.first + own for run, own in group])
+            done = 0
+            for block in self._rows_of_piece(group[0][0].piece, tuple(names), wanted, keeps):
+                yield log_ids[done : done + len(block)], block.timestamp, block.columns
+                done += len(block)
+            if done != len(wanted):
+                raise DatasetError(f"{group[0][0].piece.place}: rows are gone that were there before")
+
+    def _fit(self, pieces: Sequence[Sequence[tuple[_PartRun, Ints]]], names: tuple[str, ...]) -> bool:
+        """Whether all these pieces fit into memory together, as far as known."""
+        per_row = self._bytes_per_row.get(names)
+        num_rows = sum(run.rows for group in pieces for run, _ in group)
+        return per_row is not None and per_row * num_rows <= _KEPT_BYTES
+
+    def _rows_of_piece(
+        self, piece: DatasetPiece, names: tuple[str, ...], rows: Ints, keeps: bool
+    ) -> Iterator[Block]:
+        """Ascending rows of a piece.
+
+        Args:
+            keeps: whether to keep what is read for the next time.
+        """
+        found = self._kept.get((piece, names))
+        if found is None or not found.has(rows):
+            found = self._read(piece, names, rows) if keeps else None
+        if found is not None and found.has(rows):
+            firsts = np.cumsum([found.first, *map(len, found.blocks)])
+            for number, _, within in grouped(firsts, rows):
+                yield Block("", "", 0, found.blocks[number].take(within))
+            return
+        at = 0
+        for batch in self._raw.pick(piece, self._files_names(names), rows, _READ_BYTES):
+            block = self._block(piece, batch, names, at)
+            self._bytes_per_row[names] = block.nbytes / max(1, len(block))
+            yield block
+            at += len(block)
+
+    def _read(self, piece: DatasetPiece, names: tuple[str, ...], rows: Ints) -> _KeptRows:
+        """Read a piece; of one that is too large to be kept, up to these rows, of which the last are kept."""
+        blocks: list[Block] = []
+        first = at = num_bytes = 0
+        for batch in self._raw.batches(piece, self._files_names(names), _READ_BYTES):
+            blocks.append(self._block(piece, batch, names, at))
+            num_bytes += blocks[-1].nbytes
+            at += len(blocks[-1])
+            while num_bytes > _KEPT_BYTES and len(blocks) > 1:
+                num_bytes -= blocks[0].nbytes
+                first += len(blocks.pop(0))
+            if first and at > rows[-1]:
+                break
+        self._bytes_per_row[names] = num_bytes / max(1, at - first)
+        found = _KeptRows(first, blocks, num_bytes)
+        self._kept.put((piece, names), found)
+        return found
 
     @cached_property
-    def _kept(self) -> OrderedDict[tuple[int, tuple[str, ...]], tuple[list[Block], Ints]]:
-        return OrderedDict()
+    def _kept(self) -> LruCache[_KeptRows]:
+        return LruCache(_KEPT_BYTES, least=1)
 
-    def _read(self, number: int, names: tuple[str, ...]) -> tuple[list[Block], Ints]:
-        kept = self._kept
-        found = kept.get((number, names))
-        if found is None:
-            run = self._learnt.runs[number]
-            blocks = list(self._run_blocks(run, names, BLOCK_BYTES, 0, run.rows))
-            lengths = np.array([len(block) for block in blocks], np.int64)
-            found = kept[number, names] = blocks, np.cumsum(lengths) - lengths
-            while len(kept) > _KEPT:
-                kept.pop(next(iter(kept)), None)
-        return found
+    @cached_property
+    def _bytes_per_row(self) -> dict[tuple[str, ...], float]:
+        return {}
 
     def scan(
         self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
+        """See `RowSource.scan`; each piece is read once, whatever logs are in it."""
         stop = len(self) if stop is None else stop
-        for run, first in zip(self._learnt.runs, self.stretches.bounds.tolist(), strict=False):
-            low, high = max(start, first) - first, min(stop, first + run.rows) - first
-            if low < high:
-                yield from self._run_blocks(run, names, max_bytes, low, high)
+        runs = zip(self._learnt.runs, self.stretches.bounds.tolist(), strict=False)
+        found = [(run, max(start, first) - first, min(stop, first + run.rows) - first) for run, first in runs]
+        wanted = (one for one in found if one[1] < one[2])
+        for piece, group in itertools.groupby(wanted, lambda one: one[0].piece):
+            yield from self._piece_blocks(piece, list(group), names, max_bytes)
 
-    def _run_blocks(
-        self, run: _PartRun, names: Sequence[str], max_bytes: int, low: int, high: int
+    def _piece_blocks(
+        self,
+        piece: DatasetPiece,
+        wanted: Sequence[tuple[_PartRun, int, int]],
+        names: Sequence[str],
+        max_bytes: int,
     ) -> Iterator[Block]:
-        """Rows [low, high) of a part."""
-        rows, first, start = high - low, run.first + low, run.start + low
-        at = done = 0
-        for batch in self._raw.batches(run.piece, self._files_names(names), max_bytes):
+        """Rows [low, high) of each of some runs of a piece, which follow each other."""
+        at = number = done = 0
+        for batch in self._raw.batches(piece, self._files_names(names), max_bytes):
             count = num_rows(batch)
-            begin, end = max(first - at, 0), min(first + rows - at, count)
-            if begin < end:
-                block = self._block(run, batch, names, start + done)
-                taken = block.take(slice(begin, end)) if (begin, end) != (0, count) else block.columns
-                if not self.has_stamps:
-                    taken = {**taken, TIME: np.arange(start + done, start + done + end - begin)}
-                yield Block(run.log_id, run.name, done, taken)
-                done += end - begin
+            block: Block | None = None
+            while number < len(wanted):
+                run, low, high = wanted[number]
+                begin, end = max(run.first + low + done - at, 0), min(run.first + high - at, count)
+                if begin < end:
+                    block = block or self._block(piece, batch, names, at)
+                    taken = block.take(slice(begin, end)) if (begin, end) != (0, count) else block.columns
+                    if not self.has_stamps:
+                        first = run.start + low + done
+                        taken = {**taken, TIME: np.arange(first, first + end - begin)}
+                    yield Block(run.log_id, run.name, done, taken)
+                    done += end - begin
+                if done < high - low:
+                    break
+                number, done = number + 1, 0
             at += count
-        if done != rows:
-            raise DatasetError(f"{run.piece.place}: {done} rows, {rows} were there before")
+            if number == len(wanted):
+                return
+        run, low, high = wanted[number]
+        raise DatasetError(f"{piece.place}: {done} rows, {high - low} were there before")
 
     def _files_names(self, names: Sequence[str]) -> list[str]:
         """What to read for some columns: never nothing, so that rows can be counted."""
@@ -182,13 +243,13 @@ class SurveyedSource(RowSource):
         wanted += [TIME] if self.has_stamps else []
         return wanted or list(of_files)[:1] or [LOG_ID]
 
-    def _block(self, run: _PartRun, batch: Batch, names: Sequence[str], first: int) -> Block:
+    def _block(self, piece: DatasetPiece, batch: Batch, names: Sequence[str], first: int) -> Block:
         count = num_rows(batch)
         columns: dict[str, Values] = {TIME: np.zeros(count, np.int64)}
         if self.has_stamps:
             stamps = stamps_of(batch)
             if stamps is None:
-                raise DatasetError(f"{run.piece.place}: no longer has timestamps")
+                raise DatasetError(f"{piece.place}: no longer has timestamps")
             columns[TIME] = stamps
         of_column = {column: name for name, column in self._learnt.names.items()}
         for name in names:
@@ -197,8 +258,8 @@ class SurveyedSource(RowSource):
             try:
                 columns[name] = self._stacked(raw, name) if base == name else _meta(name, raw, count)
             except UnfitValuesError as error:
-                raise DatasetError(f"{run.piece.place}: {of_column[base]} at row {first}: {error}") from error
-        return Block(run.log_id, run.name, 0, columns)
+                raise DatasetError(f"{piece.place}: {of_column[base]} at row {first}: {error}") from error
+        return Block("", "", 0, columns)
 
     def _stacked(self, raw: RawColumn, name: str) -> Values:
         if raw.available is not None and name not in self.schema.sampled:
@@ -212,6 +273,23 @@ def _meta(name: str, raw: RawColumn, count: int) -> Values:
     if name.endswith(".available"):
         return available
     return raw.ages if raw.ages is not None else np.where(available, 0, NO_AGE)
+
+
+@dataclass(frozen=True)
+class _KeptRows:
+    """Consecutive rows of a piece in memory.
+
+    Attributes:
+        first: of the rows, in the piece.
+    """
+
+    first: int
+    blocks: Sequence[Block]
+    nbytes: int
+
+    def has(self, rows: Ints) -> bool:
+        """Whether it has all of some ascending rows."""
+        return self.first <= int(rows[0]) and int(rows[-1]) < self.first + sum(map(len, self.blocks))
 
 
 @dataclass(frozen=True)

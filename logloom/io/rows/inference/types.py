@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Lists, Ragged, Values, column_of_rows, empty, has_form
+from logloom.blocks import Array, Lists, Ragged, Values, column_of_rows, empty, has_form, take
 from logloom.inference import Kind, common_shape, kind_of
 from logloom.schema import (
     COLUMN_NAME,
@@ -53,6 +53,16 @@ class RawColumn:
     ages: NDArray[np.int64] | None = None
     loosest: ColumnType | None = None
     problem: str = ""
+
+    def take(self, rows: NDArray[np.int64]) -> RawColumn:
+        """Select rows by number, as a copy."""
+        values = self.values
+        return replace(
+            self,
+            values=[values[row] for row in rows.tolist()] if isinstance(values, list) else take(values, rows),
+            available=None if self.available is None else self.available[rows],
+            ages=None if self.ages is None else self.ages[rows],
+        )
 
 
 class UnfitValuesError(ValueError):

@@ -104,6 +104,9 @@ def test_a_table_that_lance_appended_to_and_deleted_from_opens_with_what_is_left
     left = open_foreign(str(folder), columns=["speed", "ego__position"])  # as anybody's: it is read once
     assert isinstance(left, SurveyedSource)
     assert len(left) == 11
+    speeds = lance.dataset(str(folder)).to_table(columns=["speed"])["speed"].to_numpy()
+    for positions in [[10, 0, 3, 9, 3], [4], [5], [6], range(11)]:
+        assert np.array_equal(left.take(np.array(positions), ["speed"])["speed"], speeds[positions])
 
 
 def test_a_table_has_the_same_rows_where_damage_is_skipped_and_damaged_files_are_left_out(tmp_path):
