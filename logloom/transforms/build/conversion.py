@@ -179,7 +179,11 @@ def converted_record(
     )
     if not (failures or job.where):
         return record
-    tallies = [Tally.from_json(entry.tally) for entry in entries if entry.output == entries[0].output]
+    tallies = [
+        Tally.from_json(entry.tally)
+        for entry in entries
+        if entry.output == entries[0].output and entry.tally  # others' datasets have none
+    ]
     splits = rows_by_split(run for tally in tallies for run in tally.splits) if record.splits else {}
     dropped, lost = log.record.dropped, log.record.rows - record.rows
     if job.where:
