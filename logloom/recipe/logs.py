@@ -16,7 +16,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.catalog.log_tables import catalogued
 from logloom.io.logs import match
 from logloom.io.logs.folders import Folders
-from logloom.io.logs.interface import OpenOptions, Redactions
+from logloom.io.logs.interface import Alternatives, OpenOptions, Redactions
 from logloom.io.logs.log_list import LogList
 from logloom.io.logs.match import FoundLog
 from logloom.io.logs.passes import pass_named
@@ -74,6 +74,7 @@ def open_options(
         extent=(recipe.time.from_, recipe.time.to),
         set_back=recipe.time.set_back or "",
         tables=table_dialects(recipe),
+        alternatives=Alternatives(recipe.alternatives.topics, recipe.alternatives.fields),
     )
 
 

@@ -29,6 +29,7 @@ from logloom.io.formats.registry import format_named
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents
 from logloom.recipe import checks, yaml
+from logloom.recipe.alternatives import OtherNames, in_any, with_first_names
 from logloom.recipe.calibration import expanded
 from logloom.recipe.columns import Column, ColumnName, LabelColumn, RecipePart
 from logloom.recipe.mistakes import Mistake, RecipePlaces, from_pydantic
@@ -105,6 +106,7 @@ class Recipe(RecipePart):
     keep: Keep | None = None
     settle: Settling | None = None
     tables: tuple[TableEntry, ...] = ()
+    alternatives: OtherNames = Field(default_factory=OtherNames)
     outputs: dict[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
 
     _places: RecipePlaces = PrivateAttr(default_factory=RecipePlaces)
@@ -152,7 +154,9 @@ class Recipe(RecipePart):
 
     def to_yaml(self) -> str:
         """Return the recipe as YAML without defaults; `from_yaml` gives an equal one."""
-        return yaml.dump(self.model_dump(by_alias=True, exclude_defaults=True))
+        data = self.model_dump(by_alias=True, exclude_defaults=True)
+        data["columns"] = {name: in_any(own, self.alternatives) for name, own in data["columns"].items()}
+        return yaml.dump(data)
 
     def _repr_html_(self) -> str:
         """HTML for notebooks."""
@@ -232,13 +236,14 @@ class Recipe(RecipePart):
         plain = {str(key): _plain(value) if key != "outputs" else value for key, value in data.items()}
         if info.context is None:
             plain = _in_order(plain)
+        plain, of_names = with_first_names(plain)
         plain = checks.with_matched(plain)
         outputs, mistakes = _outputs(plain.get("outputs", {}), plain.get("logs"))
         columns, origins, wrong = expanded(plain.get("columns"))
         if "columns" in plain:
             plain["columns"] = columns
         places = replace(text.places, origins=origins)
-        mistakes += [*text.mistakes, *wrong, *checks.across_keys(plain)]
+        mistakes += [*text.mistakes, *wrong, *of_names, *checks.across_keys(plain)]
         try:
             recipe: Recipe = handler({**plain, "outputs": outputs})
         except ValidationError as error:

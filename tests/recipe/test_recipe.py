@@ -118,7 +118,12 @@ def test_names_that_are_no_text_are_refused_in_python_too():
 
 
 @pytest.mark.parametrize(
-    "text", [FULL, SMALL, FULL.replace("rate: 10", "rate: 29.97").replace("0.9", "0.90")]
+    "text",
+    [
+        FULL,
+        FULL.replace("topic: /can, field: speed", "topic: {any: [/can, /car]}, field: {any: [speed, v]}"),
+        FULL.replace("rate: 10", "rate: 29.97").replace("0.9", "0.90"),
+    ],
 )
 def test_a_recipe_survives_yaml_json_and_pickle(text):
     recipe = Recipe.from_yaml(text)
@@ -371,6 +376,29 @@ WRONG = [
         "recipe.yaml:9: log_id.match: '(?P<a>.){1001}': invalid repetition size: {1001} is not supported",
     ),
     ("outputs:", 'log_id: {match: "(?P<a>.)", as: "{b}"}\noutputs:', "log_id: as: {b} is unknown"),
+    ("topic: /can", "topic: {any: [/can]}", "columns.speed.topic: write two or more different names"),
+    ("topic: /can", "topic: {any: /can}", "columns.speed.topic: write two or more different names"),
+    ("topic: /can", "topic: {all: [/can, /b]}", "columns.speed.topic: expected text, got a mapping"),
+    (
+        "field: speed",
+        "field: {any: [speed, speed]}",
+        "columns.speed.field: write two or more different names",
+    ),
+    (
+        "rows:",
+        "  b: {topic: {any: [/b, /c]}, field: x}\n  d: {topic: {any: [/b, /d]}, field: x}\nrows:",
+        "columns.d.topic: `any` of /b has other names elsewhere in the recipe; write the same ones",
+    ),
+    (
+        "rows:",
+        "  b: {topic: {any: [/b, /can]}, field: x}\nrows:",
+        "columns.speed.topic: /can is one of the names in `any` of /b; write /b here",
+    ),
+    (
+        "rows:",
+        "  b: {topic: {any: [/b, /c]}, field: x}\ntime: {topics: {/c: log}}\nrows:",
+        "time.topics./c: /c is one of the names in `any` of /b; write /b here",
+    ),
     ("outputs:", "as_: 3\noutputs:", "recipe.yaml:9: as_: unknown key"),
     ("outputs:", "<<: {}\noutputs:", "recipe.yaml:9: <<: unknown key"),
     ("outputs:", "<one>: {}\noutputs:", "recipe.yaml:9: <one>: unknown key"),

@@ -63,6 +63,27 @@ def source_of(time: MessageTime) -> TimeSource | None:
     return time.by if isinstance(time, StatedTime) else time
 
 
+@dataclass(frozen=True)
+class Alternatives:
+    """Names of which a log has one; recipes use the first.
+
+    Attributes:
+        topics: other names of a topic, by the first.
+        fields: other paths of a field, by the first, by the first name of their topic.
+    """
+
+    topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    fields: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.fields)
+
+    def to_data(self) -> list[Any]:
+        """Return JSON values, the same for equal names."""
+        fields = [[topic, sorted(map(list, own.items()))] for topic, own in sorted(self.fields.items())]
+        return [sorted(map(list, self.topics.items())), fields]
+
+
 TABLE_ROW = "tables/Row"  # the type of messages that are rows of a table
 
 
@@ -167,6 +188,7 @@ class LogSummary:
         known_times: when it was recorded; None if only the extent is known.
         pass_positions: of a log whose clock was set back the positions, first and last, of the messages that
             are part of the log; None for all.
+        renamed: what `Alternatives` call otherwise: the first name, and the log's.
     """
 
     uris: tuple[str, ...]
@@ -182,13 +204,13 @@ class LogSummary:
     is_told_by_files: bool = True
     known_times: RecordedTime | None = None
     pass_positions: tuple[int, int] | None = None
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def messages_id(self) -> str:
-        """Identifies the selected messages: the content id with the pass; "" if that is ""."""
-        if self.pass_positions is None or not self.content_id:
-            return self.content_id
-        return digest_of([self.content_id, *self.pass_positions])
+        """Identifies the selected messages: the content id with the pass and names; "" if that is ""."""
+        chosen = [*(self.pass_positions or ()), *self.renamed]
+        return digest_of([self.content_id, *chosen]) if chosen and self.content_id else self.content_id
 
     @property
     def num_messages(self) -> int:
@@ -372,6 +394,7 @@ class OpenOptions:
         pass_number: from 1; 0 for the whole log. `open_log` takes it from the log_id.
         tables: how tables are written, by patterns of their names.
         guesses_tables: whether to guess how others are written, for a recipe that is yet to be made.
+        alternatives: of names of topics and fields.
     """
 
     on_error: OnError = "fail"
@@ -386,21 +409,15 @@ class OpenOptions:
     pass_number: int = 0
     tables: tuple[TableDialect, ...] = ()
     guesses_tables: bool = False
+    alternatives: Alternatives = Alternatives()
 
     @property
     def known_by(self) -> str:
         """What content ids and topics depend on apart from content, including erased ranges."""
-        return known_by(self.hash, self.redactions, self.time_names, self.tables)
-
-
-def known_by(
-    hash: str,
-    redactions: Redactions,
-    time_names: Sequence[str] = (),
-    tables: Sequence[TableDialect] = (),
-) -> str:
-    """See `OpenOptions.known_by`."""
-    erased = sorted((log, [list(one) for one in ranges]) for log, ranges in redactions.items() if ranges)
-    known = f"{hash} but for {digest_of(erased)}" if erased else hash
-    known += f" by names {digest_of(list(time_names))}" if time_names else ""
-    return f"{known} by tables {digest_of([one.to_data() for one in tables])}" if tables else known
+        erased = sorted(
+            (log, [list(one) for one in ranges]) for log, ranges in self.redactions.items() if ranges
+        )
+        known = f"{self.hash} but for {digest_of(erased)}" if erased else self.hash
+        known += f" by names {digest_of(list(self.time_names))}" if self.time_names else ""
+        known += f" by tables {digest_of([one.to_data() for one in self.tables])}" if self.tables else ""
+        return f"{known} by any of {digest_of(self.alternatives.to_data())}" if self.alternatives else known

@@ -20,6 +20,7 @@ from logloom.io.logs.interface import Log, OpenOptions
 from logloom.io.logs.log_list import LogFiles, LogList
 from logloom.io.logs.passes import Pass, pass_named
 from logloom.io.logs.redaction import RedactedLog
+from logloom.io.logs.renamed import RenamedLog
 from logloom.io.storage.filesystems import with_access
 from logloom.io.storage.threads import ahead
 from logloom.uris import shown
@@ -114,6 +115,7 @@ def open_log(
     for kind in found.values():
         if set(names) <= {kind.name, *getattr(kind, "also", ())}:
             log = kind.open(list(uris), options)
+            log = RenamedLog(log, options.alternatives) if options.alternatives else log
             return RedactedLog(log, log_id, options.redactions) if options.redactions else log
     raise LogReadError(
         f"{', '.join(uris)}: files of different kinds ({', '.join(names)}) can't be one log; give them "

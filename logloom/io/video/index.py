@@ -166,17 +166,24 @@ def video_index(log: Log, topic: str) -> VideoIndex:
         UsageError: messages of the topic aren't packets.
     """
     summary = log.summary
-    return _kept_index(_Topic(summary.content_id, summary.uris, topic, summary.pass_positions, log))
+    name = summary.topics[topic].topic if topic in summary.topics else topic
+    return _kept_index(_Topic(summary.content_id, summary.uris, name, summary.pass_positions, topic, log))
 
 
 @dataclass(frozen=True)
 class _Topic:
-    """A topic of a log as a key of caches."""
+    """A topic of a log as a key of caches.
+
+    Attributes:
+        topic: its name in the log.
+        read_as: its name in `log`.
+    """
 
     content_id: str
     uris: tuple[str, ...]
     topic: str
     pass_positions: tuple[int, int] | None
+    read_as: str = field(compare=False)
     log: Log = field(compare=False)
 
     @property
@@ -188,7 +195,7 @@ class _Topic:
 
 @functools.lru_cache(maxsize=16)
 def _kept_index(key: _Topic) -> VideoIndex:
-    log, topic = key.log, key.topic
+    log, topic = key.log, key.read_as
     sidecars = sidecars_of(log)
     data = sidecars.load(key.sidecar)
     found = VideoIndex.from_data(data) if data is not None else None

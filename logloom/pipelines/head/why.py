@@ -22,6 +22,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.store import Store
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, Rows, TopicColumn, TransformColumn
+from logloom.recipe.alternatives import OtherNames, in_any
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import open_options
 from logloom.recipe.yaml import flow
@@ -66,6 +67,7 @@ class Why:
         is_read: whether the log could be read.
         has_files: whether it consists of several files, so that places include theirs.
         problem: why other columns have no lineage.
+        others: other names of topics and fields.
     """
 
     columns: Mapping[str, RecipeColumn] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class Why:
     is_read: bool = False
     has_files: bool = False
     problem: str = ""
+    others: OtherNames = field(default_factory=OtherNames)
 
     def lines(self, name: str, value: str, age: int | None) -> list[tuple[str, ...]]:
         """Return lines of a table for a column: its name and value, then message time, UTC, age and place.
@@ -101,7 +104,7 @@ class Why:
         return [(name, value, *places[0]), *(("", "", *more) for more in places[1:])]
 
     def _messages(self, lineage: Lineage) -> list[tuple[str, ...]]:
-        topic = lineage.column.topic
+        topic = lineage.topic
         places = [self._line(source, topic) for source in lineage.used]
         if lineage.reason:
             places = [("", "", "", f"{topic}: no usable message: {lineage.reason}")]
@@ -139,7 +142,7 @@ class Why:
         for key in shown.keys() & {"field", "from"}:
             if len(shown[key]) == 1:
                 (shown[key],) = shown[key]
-        return flow({name: shown})
+        return flow({name: in_any(shown, self.others)})
 
     def _line(self, source: Source, what: str) -> tuple[str, ...]:
         place = f"{what} {place_in_words(source.place, self.has_files)}"
@@ -184,7 +187,7 @@ class Why:
             none: list[Any] | None = [] if column and self.is_read else None
             topic = column.topic if column else None
             return {"topic": topic, "messages": none, "reason": self._reason(column)}
-        found: dict[str, Any] = {"topic": lineage.column.topic, "policy": lineage.column.sampling.policy}
+        found: dict[str, Any] = {"topic": lineage.topic, "policy": lineage.column.sampling.policy}
         found["messages"] = [_as_json(source) for source in lineage.used]
         if lineage.keyframes:
             found["keyframes"] = [{**_as_json(one.key), "packets": one.packets} for one in lineage.keyframes]
@@ -330,17 +333,17 @@ class Explainer:
         """
         if self._recipe is None:
             return Why(problem=self._problem)
-        columns = self._recipe.columns
+        columns, others = self._recipe.columns, self._recipe.alternatives
         if record.log_id not in self._logs:
             self._logs[record.log_id] = self._open(self._recipe, record)
         opened = self._logs[record.log_id]
         if isinstance(opened, str):
-            return Why(columns, problem=opened)
+            return Why(columns, problem=opened, others=others)
         log, plan = opened
         try:
             found = dict(trace(log, plan, tick)) if plan else {}
         except (LogloomError, OSError) as error:
-            return Why(columns, problem=f"the log can't be read: {error}")
+            return Why(columns, problem=f"the log can't be read: {error}", others=others)
         several, poses = len(record.uris) > 1, dict[str, PoseLineage]()
         lacking: dict[str, str] = {}
         asked = list(columns) if names is None else with_bases(columns, names)
@@ -353,9 +356,8 @@ class Explainer:
                 continue
             if pose is not None:
                 poses[name] = pose
-        return Why(
-            columns, found, poses, labels, lacking, True, several, "the log has no message of this topic"
-        )
+        silent = "the log has no message of this topic"
+        return Why(columns, found, poses, labels, lacking, True, several, silent, others)
 
     def _labels_of(
         self, record: LogRecord, tick: int, names: Iterable[str], lacking: dict[str, str]

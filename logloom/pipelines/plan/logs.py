@@ -22,7 +22,7 @@ from logloom.io.logs.duplicates import whole_digest
 from logloom.io.logs.files.ranges import HASHES, MIB
 from logloom.io.logs.files.sidecars import Sidecars
 from logloom.io.logs.folders import Folders
-from logloom.io.logs.interface import known_by, unfinished_words
+from logloom.io.logs.interface import unfinished_words
 from logloom.io.logs.known_logs import CONTENT_LENGTH, Memory, RememberedLog
 from logloom.io.logs.log_list import (
     SAMPLE,
@@ -44,7 +44,7 @@ from logloom.pipelines.plan.next_version import Before
 from logloom.pipelines.plan.vanished_labels import label_types_before, settle_vanished_labels
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
-from logloom.recipe.logs import expand_logs, open_options, split_of, table_dialects, unused_tables
+from logloom.recipe.logs import expand_logs, open_options, split_of, unused_tables
 from logloom.schema import ColumnType
 from logloom.text import counted
 from logloom.transforms.rows.accounts import check_clock
@@ -131,7 +131,7 @@ class PlanLogs(Mapping[str, Outline]):
         # The number of a log's passes is known only after opening it, so listings aren't enough then, either.
         self._splits = recipe.time.set_back == "split"
         # A cache from before some time was erased, as in a restored copy, is invalid.
-        by = known_by(recipe.hash, self.tombstones.redactions, recipe.time.name, table_dialects(recipe))
+        by = open_options(recipe, {}, redactions=self.tombstones.redactions).known_by
         nothing = Memory.of(by, self._topics) if self._reads_all or self._splits else None
         self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)

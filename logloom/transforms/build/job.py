@@ -319,7 +319,8 @@ class LogJob(Job):
         extent = [plain(options.extent)] if any(options.extent) else []
         part = [{"set_back": options.set_back}] if options.set_back else []
         tables = [{"dialects": [one.to_data() for one in options.tables]}] if options.tables else []
-        return [READING_SEMANTICS, options.on_error, *names, *extent, *part, *tables]
+        alternatives = [{"any": options.alternatives.to_data()}] if options.alternatives else []
+        return [READING_SEMANTICS, options.on_error, *names, *extent, *part, *tables, *alternatives]
 
     @property
     def dependencies(self) -> Mapping[str, str]:

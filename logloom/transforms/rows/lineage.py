@@ -8,6 +8,7 @@ Times are int64 nanoseconds since the Unix epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Lineage:
             both sides of the tick, up to one on each side. For `previous` and `next`, one on the other side
             if theirs has none.
         keyframes: of pictures of video, one for each of `used`.
+        topic: its name in the log.
     """
 
     column: ColumnPlan
@@ -71,6 +73,7 @@ class Lineage:
     reason: str = ""
     nearest: tuple[Source, ...] = ()
     keyframes: tuple[Keyframe, ...] = ()
+    topic: str = ""
 
 
 def trace(log: Log, plan: RowPlan, tick: int) -> dict[str, Lineage]:
@@ -84,10 +87,13 @@ def trace(log: Log, plan: RowPlan, tick: int) -> dict[str, Lineage]:
     clock = plan.clock
     matched = synced(log, plan, clock, found, span).times if isinstance(clock, SyncClock) else {}
     none = np.empty(0, np.int64)
-    return {
-        column.name: _trace(log, column, found, tick, span, matched.get(column.topic, none))
-        for column in plan.columns
-    }
+    topics = log.summary.topics
+    traced = {}
+    for column in plan.columns:
+        one = _trace(log, column, found, tick, span, matched.get(column.topic, none))
+        topic = topics[column.topic].topic if column.topic in topics else column.topic
+        traced[column.name] = replace(one, topic=topic)
+    return traced
 
 
 def _trace(

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from logloom import datasets
-from logloom.errors import LogloomError, RecipeError
+from logloom.errors import LogloomError, LogReadError, RecipeError
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
+from logloom.pipelines.head.why import Explainer
 from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from tests.transforms.ros2_logs import SECOND, START, write_log
 
@@ -96,3 +100,70 @@ def test_dtype_brings_back_a_log_that_was_left_out_for_its_type(tmp_path):
         build(planned(tmp_path, "topic: /grip, field: width, dtype: int8", f"on_error: {mode}\n"))
         values, _ = rows(tmp_path)
         assert list(map(int, values)) == [*range(COUNT)] * 2
+
+
+ANY = "topic: {any: [/grip, /gripper/state]}, field: {any: [width, breadth]}, dtype: float64"
+
+
+@pytest.mark.parametrize("sample", [None, 1])
+def test_a_night_with_other_names_adds_only_its_log(tmp_path, sample):
+    night(tmp_path, "a", 0, "float32", EIGHTHS)
+    build(planned(tmp_path, ANY))
+    night(tmp_path, "b", 1, "float64", EIGHTHS, topic="/gripper/state", field="breadth")
+    night(tmp_path, "c", 2, "float64", EIGHTHS, topic="/gripper/state")
+    plan = planned(tmp_path, ANY, sample=sample)
+    assert plan.kept.logs == 1
+    build(plan)
+    values, names = rows(tmp_path)
+    assert np.array_equal(values, EIGHTHS * 3)
+    assert names == ["a"] * COUNT + ["b"] * COUNT + ["c"] * COUNT
+    assert planned(tmp_path, ANY, sample=sample).up_to_date
+    verified = verify(str(tmp_path / "root"), against_logs=True)
+    assert verified.is_proven, verified
+
+
+def test_times_and_clocks_by_the_first_name_hold_for_the_others(tmp_path):
+    night(tmp_path, "a", 0, "float32", EIGHTHS)
+    night(tmp_path, "b", 1, "float32", EIGHTHS, topic="/gripper/state")
+    text = (
+        "name: t\nlogs: ['*.mcap']\nclock: {topic: /grip}\ncolumns:\n"
+        f"  grip: {{{ANY}, resample: exact}}\n"
+        "time: {topics: {/grip: {offset: 5ms}}}\noutputs: {table: {}}\n"
+    )
+    recipe = Recipe.from_yaml(text)
+    build(plan_build(recipe, str(tmp_path / "root"), base=str(tmp_path)))
+    opened = datasets.open(str(tmp_path / "root"))
+    times = [int(opened[i]["timestamp"]) for i in range(len(opened))]
+    first = [START + i * SECOND // 10 + 5_000_000 for i in range(COUNT)]
+    assert times == [*first, *(time + 3600 * SECOND for time in first)]
+    assert np.array_equal(rows(tmp_path)[0], EIGHTHS * 2)
+
+
+@pytest.mark.parametrize("kind", ["topics", "fields"])
+def test_a_log_with_two_of_the_names_fails_with_both(tmp_path, kind):
+    times = [START + i * SECOND // 10 for i in range(COUNT)]
+    one = ("lab_msgs/msg/One", "float64 width\n"), [(time, {"width": 1.0}) for time in times]
+    two = (
+        ("lab_msgs/msg/Two", "float64 width\nfloat64 breadth\n"),
+        [(time, {"width": 1.0, "breadth": 2.0}) for time in times],
+    )
+    topics = {"/grip": one, "/gripper/state": one} if kind == "topics" else {"/gripper/state": two}
+    write_log(tmp_path / "both.mcap", topics)
+    night(tmp_path, "fine", 1, "float64", EIGHTHS)
+    both = {"topics": "/grip and of /gripper/state", "fields": "'width' and 'breadth'"}[kind]
+    with pytest.raises(LogReadError, match=f"both.mcap: .*{both}, which `any` makes one"):
+        planned(tmp_path, ANY)
+    manifest = build(planned(tmp_path, ANY, "on_error: skip\n")).manifest
+    assert {record.log_id: record.status for record in manifest.logs} == {"both": "skipped", "fine": "whole"}
+
+
+def test_lineage_names_the_topic_of_the_log_and_the_recipe_all_of_them(tmp_path):
+    night(tmp_path, "b", 1, "float64", EIGHTHS, topic="/gripper/state")
+    build(planned(tmp_path, ANY))
+    store = Store.at(str(tmp_path / "root"))
+    manifest = read_manifest(store, 1)
+    (record,) = manifest.logs
+    why = Explainer(store, manifest).why(record, START + 3600 * SECOND)
+    assert why.to_json("grip")["topic"] == "/gripper/state"
+    assert "{any: [/grip, /gripper/state]}" in why.recipe_line("grip")
+    assert "{any: [width, breadth]}" in why.recipe_line("grip")

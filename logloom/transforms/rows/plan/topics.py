@@ -104,7 +104,7 @@ class TopicsOfLogs:
             logs: opened, by log_id.
             alike: groups of other logs; `logs` has the first log with each definition of a topic.
         """
-        named = named_topics(recipe)
+        named, self._others = named_topics(recipe), recipe.alternatives.topics
         opened = [Alike(topic_kinds(logs[log_id].summary, named), [log_id]) for log_id in sorted(logs)]
         self._logs = logs
         self._alike = sorted([*alike, *opened], key=lambda logs: logs.first(1))
@@ -141,7 +141,8 @@ class TopicsOfLogs:
         known = {name for log in self._logs.values() for name in log.summary.topics}
         known |= {name for logs in self._alike for name in logs.topics}
         whose = "the log has no" if self.num_logs == 1 else f"none of the {self.num_logs} logs has"
-        return f"{whose} topic {topic!r}{near_to(topic, sorted(known))}"
+        names = " or ".join(map(repr, (topic, *self._others.get(topic, ()))))
+        return f"{whose} topic {names}{near_to(topic, sorted(known))}"
 
     def unstamped(self, topic: str, sources: Sequence[MessageTime]) -> Iterator[str]:
         """Explain that a topic's messages have none of these stamps in some logs, and which they have."""
