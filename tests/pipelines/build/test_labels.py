@@ -271,7 +271,7 @@ UNFIT = [
     (lambda t: t.set_column(0, "log_id", pa.array(["a"] * 3 + [None] * 37)), "row 3: log_id is null"),
     (
         lambda t: t.set_column(2, "class", pa.array(["x" * 33] * len(t))),
-        "has 33 characters, more than `strings: 32`",
+        "has 33 characters, the column keeps 32; raise `strings`",
     ),
     (lambda t: t.set_column(2, "class", pa.array([None] * 40, pa.string())), "row 0: class is null"),
     (lambda t: t.select(["log_id", "timestamp"]), "has no columns apart from"),

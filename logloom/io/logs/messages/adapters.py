@@ -23,7 +23,7 @@ from logloom.errors import UsageError
 from logloom.io.logs.interface import FieldSpec
 from logloom.io.logs.messages import images, joints, point_clouds
 from logloom.io.logs.messages.definitions import Struct
-from logloom.io.logs.messages.fields import has, joined_type, select
+from logloom.io.logs.messages.fields import has, joined_type, line_of, select
 from logloom.io.logs.messages.values import UnfitError, side_by_side
 from logloom.schema import BYTES, ColumnType
 from logloom.values import dataclass
@@ -88,7 +88,16 @@ def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
             return found
     wanted = " or ".join(", ".join(shape.values()) for shape in adapter.shapes)
     where = f"field {spec.paths[0]}" if spec.paths else "the message"
-    raise UsageError(f"as {spec.adapter}: {where} has no {wanted}")
+    raise UsageError(f"as {spec.adapter}: {where} has no {wanted}{_way_to_adapt(adapter, spec, root)}")
+
+
+def _way_to_adapt(adapter: Adapter, spec: FieldSpec, root: Struct) -> str:
+    """Return which part of a message an adapter can read, as "; write …"; "" if it can read none."""
+    for name in ("", *(field.name for field in root.fields if field.array is None)):
+        prefix = f"{name}." if name else ""
+        if any(all(has(root, prefix + path) for path in shape.values()) for shape in adapter.shapes):
+            return f"; write `{line_of(name)}`" if name else "; leave out `field`"
+    return ""
 
 
 def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
@@ -136,7 +145,8 @@ def _of_shape(found: ColumnType, shape: tuple[int, ...]) -> ColumnType:
     """
     is_list = found.kind == "array" and found.dtype.names is None and found.dtype.kind in "iufb"
     if not is_list or len(found.shape) != 1 or found.shape[0] not in (None, math.prod(shape)):
-        raise UsageError(f"shape: {list(shape)} is for a list of as many numbers, got {found}")
+        why = f"shape: {list(shape)} is for a list of as many numbers, got {found}; leave out `shape`"
+        raise UsageError(why)
     return replace(found, shape=shape)
 
 

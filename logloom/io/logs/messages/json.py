@@ -35,8 +35,8 @@ from logloom.io.logs.messages.definitions import (
     Text,
     Type,
 )
-from logloom.io.logs.messages.fields import Selection, UntypedError, has
-from logloom.io.logs.messages.object_decoders import ObjectDecoder, is_float
+from logloom.io.logs.messages.fields import Selection, UntypedError, has, line_of
+from logloom.io.logs.messages.object_decoders import ObjectDecoder, OtherValueError, is_float
 
 _BYTE = Number(np.dtype("u1"), is_byte=True)
 _INTEGER = Number(np.dtype("<i8"))
@@ -129,7 +129,7 @@ class JsonDecoder(ObjectDecoder):
 
     def field(self, message: Any, name: str) -> Any:
         if not isinstance(message, dict):
-            raise ValueError(f"{message!r:.40} is no object")
+            raise OtherValueError(message, "is no object")
         if name not in message:
             raise ValueError(f"there is no {name!r}")
         return message[name]
@@ -139,11 +139,16 @@ class JsonDecoder(ObjectDecoder):
 
     def elements(self, value: Any) -> Sequence[Any]:
         if not isinstance(value, list):
-            raise ValueError(f"{value!r:.40} is no array")
+            raise OtherValueError(value, "is no array")
         return value
 
     def numbers(self, values: Sequence[Any], kind: Number) -> Sequence[Any]:
         return [_number(value, kind.dtype) for value in values]
+
+    def misfit(self, path: str, error: ValueError) -> str:
+        if has(self.root, path) or not isinstance(error, OtherValueError):
+            return super().misfit(path, error)
+        return f"field {path!r}: {error}; {_way_to_read(error, path)}"
 
     def octets(self, value: Any) -> bytes:
         if isinstance(value, list):
@@ -154,6 +159,29 @@ class JsonDecoder(ObjectDecoder):
             return base64.b64decode(value, validate=True)
         except binascii.Error as error:
             raise ValueError(f"{value[:40]!r} is no base64: {error}") from error
+
+
+def _way_to_read(error: OtherValueError, path: str) -> str:
+    """Return the line of a recipe that reads a value which no schema gives a type."""
+    value = error.value
+    if error.why == "is no object" and isinstance(value, list):
+        head, _, name = path.rpartition(".")
+        return f"write [] after the path of the array, as in `{line_of(f'{head}[].{name}')}`"
+    if error.why == "is no object":
+        return f"write `{line_of(path.rpartition('.')[0])}`"
+    if error.why == "is no array":
+        return f"write `{line_of(path.replace('[]', ''))}`"
+    if isinstance(value, dict):
+        inside = next((name for name in value if name.isidentifier()), "")
+        return f"write `{line_of(f'{path}.{inside}')}`, or another of its properties"
+    if isinstance(value, list):
+        if path.endswith("[]"):
+            return "an array in an array can't be a column"
+        return f"write `{line_of(f'{path}[]')}`, with the `dtype` of its elements"
+    if isinstance(value, bool | str):
+        return f"write `dtype: {'bool' if isinstance(value, bool) else 'string'}`"
+    is_small = isinstance(value, int) and -(2**63) <= value < 2**63
+    return f"write `dtype: {'int64' if is_small else 'float64'}`"
 
 
 def _is_whole(value: Any, kind: Type, dtype: np.dtype[Any]) -> bool:
@@ -289,17 +317,17 @@ def _number(value: Any, dtype: np.dtype[Any]) -> Any:
     """Check that numpy converts a number to `dtype` unchanged, apart from the rounding of floats."""
     if dtype.kind == "b":
         if not isinstance(value, bool):
-            raise ValueError(f"{value!r:.40} is neither true nor false")
+            raise OtherValueError(value, "is neither true nor false")
         return value
     if value is None and dtype.kind == "f":
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r:.40} is no number")
+        raise OtherValueError(value, "is no number")
     if dtype.kind == "f":
         if float(np.finfo(dtype).max) < abs(value) != math.inf:
             raise ValueError(f"{value!r:.40} is too large for {dtype.name}")
         return float(value)
     limits = np.iinfo(dtype)
     if (isinstance(value, float) and not value.is_integer()) or not limits.min <= value <= limits.max:
-        raise ValueError(f"{value!r:.40} is no {dtype.name}")
+        raise OtherValueError(value, f"is no {dtype.name}")
     return int(value)

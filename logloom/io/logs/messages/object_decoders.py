@@ -31,6 +31,20 @@ from logloom.io.logs.messages.values import SECOND, UnfitError, flattened
 _T = TypeVar("_T")
 
 
+class OtherValueError(ValueError):
+    """A value of a message has another type than the one that is read.
+
+    Attributes:
+        value: the value.
+        why: such as "is no text".
+    """
+
+    def __init__(self, value: Any, why: str):
+        super().__init__(f"{value!r:.60} {why}")
+        self.value = value
+        self.why = why
+
+
 class ObjectDecoder(TypedDecoder):
     """Decodes messages of one type, one by one; built once per topic, thread-safe, pickles.
 
@@ -168,6 +182,10 @@ class ObjectDecoder(TypedDecoder):
         raw.parsed.put(position, message, len(payload))
         return message
 
+    def misfit(self, path: str, error: ValueError) -> str:
+        """Describe a value that isn't of the type that a column reads."""
+        return f"field {path!r} isn't what its definition says: {error}"
+
     def read_fields(self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int) -> list[Values]:
         selections = [select(root, path, width) for path in paths]
         columns: list[list[Any]] = [[] for _ in selections]
@@ -177,9 +195,7 @@ class ObjectDecoder(TypedDecoder):
                 try:
                     column.append(self._value(message, selection))
                 except ValueError as error:
-                    raise UnfitError(
-                        row, f"field {path!r} isn't what its definition says: {error}"
-                    ) from error
+                    raise UnfitError(row, self.misfit(path, error)) from error
         return [_laid_out(column, selection) for column, selection in zip(columns, selections, strict=True)]
 
     def _value(self, message: Any, selection: Selection) -> Any:
@@ -257,7 +273,7 @@ def _is_text(selection: Selection) -> bool:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r:.60} is no text")
+        raise OtherValueError(value, "is no text")
     return value
 
 

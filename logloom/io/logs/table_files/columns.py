@@ -412,7 +412,8 @@ def _fixed_text(array: pa.Array, width: int, name: str) -> NDArray[Any]:
     lengths = pc.utf8_length(array).to_numpy(zero_copy_only=False)
     if len(lengths) and lengths.max() > width:
         row = int(np.argmax(lengths))
-        raise UnfitError(row, f"{name} has {lengths[row]} characters, more than `strings: {width}` allows")
+        why = f"{name} has {lengths[row]} characters, the column keeps {width}; raise `strings`"
+        raise UnfitError(row, why)
     return np.array(array.to_pylist(), f"<U{width}")
 
 

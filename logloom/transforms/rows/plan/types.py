@@ -174,7 +174,8 @@ def message_type(
             continue
         takes_data = column.adapter or "data" in "".join(column.field)
         if _VIDEO.search(info.type) and takes_data and spec.adapter not in OF_VIDEO:
-            way = "write as: image" if PACKET_TYPES.search(info.type) else "record or transcode it as images"
+            is_packet = PACKET_TYPES.search(info.type)
+            way = "write `as: image` without a `field`" if is_packet else "record or transcode it as images"
             why = (
                 f"{column.topic} is compressed video ({info.type}): a single message of it is not an image; "
                 f"{way}, or leave the column out"
@@ -246,7 +247,10 @@ def check_video(path: Path, column: TopicColumn) -> None:
         raise MistakenError(Mistake((*path, "resample"), why))
     if column.field:
         raise MistakenError(
-            Mistake((*path, "field"), f"as: {column.adapter} takes whole messages of compressed video")
+            Mistake(
+                (*path, "field"),
+                f"as: {column.adapter} takes whole messages of compressed video; leave out `field`",
+            )
         )
     if column.adapter == "image" and column.dtype not in (None, "uint8"):
         raise MistakenError(Mistake((*path, "dtype"), "pictures of compressed video are uint8"))

@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import random
+import re
 
 import numpy as np
 import pytest
@@ -329,3 +330,30 @@ def test_parsed_messages_are_kept_up_to_a_limit(counted, monkeypatch):
         assert found.tolist() == [message["speed"] for message in MESSAGES]
     assert len(counted) > len(MESSAGES)
     assert len(raw.parsed._objects) <= 6
+
+
+@pytest.mark.parametrize(
+    ("path", "dtype", "value", "why"),
+    [
+        ("v", "float64", "on", "'on' is no number; write `dtype: string`"),
+        ("v", "string", 3, "3 is no text; write `dtype: int64`"),
+        ("v", "bool", 1.5, "1.5 is neither true nor false; write `dtype: float64`"),
+        ("v", "int64", 0.5, "0.5 is no int64; write `dtype: float64`"),
+        ("v", "int8", True, "True is no number; write `dtype: bool`"),
+        ("v", "float64", [1.5], '[1.5] is no number; write `field: "v[]"`, with the `dtype` of its elements'),
+        ("v[]", "float64", 1.5, "1.5 is no array; write `field: v`"),
+        ("v[]", "float64", [[1.5]], "[1.5] is no number; an array in an array can't be a column"),
+        ("v", "float64", {"x": 1}, "{'x': 1} is no number; write `field: v.x`, or another of its properties"),
+        (
+            "v.x",
+            "float64",
+            [{"x": 1}],
+            'is no object; write [] after the path of the array, as in `field: "v[].x"`',
+        ),
+        ("v.x", "float64", 1.5, "1.5 is no object; write `field: v`"),
+    ],
+)
+def test_a_value_of_another_dtype_names_the_line_that_reads_it(path, dtype, value, why):
+    decoder = JsonDecoder(TopicInfo("/topic", "", "json", "", b"", 0, 0, 0))
+    with pytest.raises(LogReadError, match=re.escape(why)):
+        decoder.take(raw_messages([json.dumps({"v": value}).encode()]), FieldSpec((path,), dtype=dtype))

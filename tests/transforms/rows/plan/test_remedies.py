@@ -15,6 +15,7 @@ from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
 from logloom.transforms.rows.plan.resolve import resolve
 from tests.absent import present
+from tests.transforms.ros2_logs import SPEED, START, VIDEO, speeds, write_log
 from tests.transforms.rows.plan.languages import COUNT, LANGUAGES, LENGTH
 
 STEPS = 4  # from the first error to a column
@@ -37,12 +38,12 @@ def recipe_of(keys: Keys, path, output: str = "tar") -> Recipe:
 def remedies(error: str, keys: Keys) -> list[Keys]:
     """The columns that an error proposes instead: its lines in backticks, and the nearest names."""
     found = []
-    for line in re.findall(r"`([^`]+: [^`]+)`", error):
-        given = yaml.safe_load("{" + line.replace("<length>", str(LENGTH)) + "}")
-        if f"leave out `{line}`" in error:
-            found.append({key: value for key, value in keys.items() if key not in given})
-        else:
-            found.append({**keys, **given})
+    dropped = set(re.findall(r"(?:leave out|without a) `(\w+)(?:: [^`]+)?`", error))
+    kept = {key: value for key, value in keys.items() if key not in dropped}
+    for line in re.findall(r"(?<!leave out )`([^`]+: [^`]+)`", error):
+        found.append({**kept, **yaml.safe_load("{" + line.replace("<length>", str(LENGTH)) + "}")})
+    if dropped and not found:
+        found.append(kept)
     found += [{**keys, "field": name} for name in re.findall(r"did you mean ([^\s?`]+)\?", error)]
     return found
 
@@ -135,3 +136,25 @@ def test_the_columns_at_the_ends_build(language, tmp_path):
     found = rows.get_many(range(COUNT), columns=[f"c{i}.available" for i in range(len(ends))])
     never = [ends[i] for i in range(len(ends)) if not found[f"c{i}.available"].any()]
     assert not never, never
+
+
+@pytest.mark.parametrize("keys", [{"field": "data"}, {"field": "data", "as": "image"}])
+def test_a_picture_of_video_is_found_from_its_data(keys, tmp_path):
+    message = {"timestamp": {"sec": 1, "nanosec": 0}, "data": b"", "format": "h264"}
+    path = write_log(tmp_path / "log.mcap", {"/x": (VIDEO, [(START, message)])})
+    ends = walk(open_log([path]), path, keys)
+    assert {"as": "image"} in ends
+
+
+@pytest.mark.parametrize("keys", [{"field": "speed", "shape": [3]}, {"field": "note", "dtype": "float32"}])
+def test_a_key_that_has_no_meaning_is_left_out(keys, tmp_path):
+    path = write_log(tmp_path / "log.mcap", {"/x": (SPEED, speeds())})
+    assert walk(open_log([path]), path, keys) == [{"field": keys["field"]}]
+
+
+@pytest.mark.parametrize("keys", [{"as": "navsat"}, {"field": "at.latitude", "as": "navsat"}])
+def test_an_adapter_is_led_to_the_part_that_it_reads(keys, tmp_path):
+    definition = "Fix at\n===\nMSG: lab/Fix\nfloat64 latitude\nfloat64 longitude\nfloat64 altitude\n"
+    fix = {"latitude": 48.0, "longitude": 11.0, "altitude": 500.0}
+    path = write_log(tmp_path / "log.mcap", {"/x": (("lab/Drive", definition), [(START, {"at": fix})])})
+    assert walk(open_log([path]), path, keys) == [{"as": "navsat", "field": "at"}]
