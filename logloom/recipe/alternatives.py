@@ -108,7 +108,7 @@ def in_any(column: Mapping[str, Any], others: OtherNames) -> dict[str, Any]:
 
 
 def _misplaced(data: Mapping[str, Any], topics: Mapping[str, list[str]]) -> Iterator[Mistake]:
-    """Find other names of a topic where only the first stands for it."""
+    """Find other names of a topic where a recipe uses the first."""
     first_of = {name: first for first, others in topics.items() for name in others}
     places: list[tuple[Path, Any]] = [(("clock", "topic"), _part(data, "clock").get("topic"))]
     synced = _part(data, "clock").get("sync")

@@ -235,12 +235,17 @@ def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int | 
         ValueError: storing the array as (dtype, shape) would lose something.
     """
     if array.shape != shape or not np.can_cast(array.dtype, dtype, "safe"):
-        in_recipe = (
-            f", or build its column with `shape: {[*shape]}`" if array.shape != shape and shape else ""
-        )
+        way = "convert, pad or drop it in a function given as fns=[…]"
+        if array.ndim == len(shape) == 3 and array.shape[2] == shape[2]:
+            way += (
+                f"; for images, give `shape: {list(shape)}` in the recipe to refuse others, or "
+                f"`resize: {list(shape[:2])}` to scale all"
+            )
+        elif array.shape != shape and shape:
+            way += f", or build its column with `shape: {[*shape]}`"
         raise ValueError(
             f"{key!r} is {array.dtype} {array.shape}, in row 0 it is {dtype} {shape}; rows of a batch have "
-            f"one dtype and shape: convert, pad or drop it in a function given as fns=[…]{in_recipe}"
+            f"one dtype and shape: {way}"
         )
 
 

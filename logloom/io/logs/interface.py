@@ -260,6 +260,7 @@ class FieldSpec:
         resize: (height, width) of an image, or None.
         encode: None, "jpg" or "png".
         names: of joints, for the adapter "joints".
+        unit: "mm" or "m", to which depth of images is converted; "" to keep it.
         dtype: for encodings without types (JSON), else None for the type in the definition.
         skips_nan: whether messages with NaN in their value have none.
     """
@@ -273,6 +274,7 @@ class FieldSpec:
     dtype: str | None = None
     names: tuple[str, ...] = ()
     skips_nan: bool = False
+    unit: str = ""
 
 
 class Messages(Protocol):

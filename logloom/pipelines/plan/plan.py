@@ -22,6 +22,7 @@ from logloom.io.formats.capabilities import ReferringFormat
 from logloom.io.formats.registry import format_named
 from logloom.io.logs.known_logs import topic_kinds
 from logloom.io.logs.log_list import SAMPLE, LogFiles, list_failures
+from logloom.io.logs.messages.pixel_encodings import Form
 from logloom.io.logs.outline import Outline
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.storage.filesystems import absolute_uri, file_name_of, folder_of
@@ -57,7 +58,7 @@ from logloom.transforms.build.settings import BuildSettings
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
 from logloom.transforms.rows.derive.python_files import load_files, modules_of, read_files
 from logloom.transforms.rows.notices import BuildWarning, Notice, notes_of
-from logloom.transforms.rows.plan.image_forms import image_misfits
+from logloom.transforms.rows.plan.image_forms import first_images, image_misfits, two_depths
 from logloom.transforms.rows.plan.resolve import hold_to
 from logloom.transforms.rows.plan.row_plan import RowPlan, changed
 from logloom.transforms.rows.plan.topics import named_topics
@@ -486,6 +487,7 @@ def _to_build(
     records: list[LogRecord] = []
     held = _Held(job.plan, recipe)
     misfits: dict[tuple[str, str], list[str]] = {}
+    images: dict[str, dict[str, Form]] = {}  # by column and log_id
     for task, stands, part in zip(tasks, stand, parts.to_pylist(), strict=True):
         if task.log_id in purged or stands:
             continue
@@ -497,7 +499,10 @@ def _to_build(
             held.check(task.log_id, logs.opened[task.log_id])
             planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
             if job.on_error == "fail":
-                for column, problem in image_misfits(job.plan, logs.opened[task.log_id]).items():
+                forms = first_images(job.plan, logs.opened[task.log_id])
+                for column, form in forms.items():
+                    images.setdefault(column, {})[task.log_id] = form
+                for column, problem in image_misfits(job.plan, forms).items():
                     misfits.setdefault((column, problem), []).append(task.log_id)
         except (RecipeError, StorageError, *NOT_OF_THE_LOG):
             raise
@@ -507,8 +512,9 @@ def _to_build(
     if failed and job.on_error == "fail":
         raise LogReadError(list_failures((failure.message for failure in failed), len(logs.files)))
     if misfits:
+        mixed = {column: why for column, _ in misfits if (why := two_depths(images[column]))}
         raise recipe.places.error(
-            Mistake(("columns", column), f"{problem} ({some_of(log_ids)})")
+            Mistake(("columns", column), mixed.get(column) or f"{problem} ({some_of(log_ids)})")
             for (column, problem), log_ids in misfits.items()
         )
     return planned, records

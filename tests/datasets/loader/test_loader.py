@@ -397,6 +397,20 @@ class OtherTypes(Rows):
         return super().__getitem__(index) | ({"id": 3.5} if index == 3 else {})
 
 
+class UnevenImages(Rows):
+    def __getitem__(self, index):
+        return {"camera": np.zeros((720 if index < 3 else 480, 1280, 3), np.uint8)}
+
+
+def test_images_of_two_sizes_name_the_keys_of_the_recipe_that_make_them_one():
+    words = r"give `shape: \[720, 1280, 3\]` in the recipe to refuse others, or `resize: \[720, 1280\]`"
+    with (
+        Loader(UnevenImages(5), batch=5, shuffle=False, workers=0) as loader,
+        pytest.raises(LoaderError, match=f"(?s)row 3 .*{words}"),
+    ):
+        next(loader)
+
+
 @pytest.mark.parametrize(
     ("rows", "words"), [(UnevenRows, "'image'"), (OtherKeys, "extra"), (OtherTypes, "float64")]
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import logloom.datasets
-from logloom.errors import RecipeError
+from logloom.errors import LogloomError, RecipeError
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.build.build import build
@@ -176,3 +176,88 @@ def test_broken_and_empty_pictures_are_refused_and_counted_and_their_rows_have_t
         assert record.refused == 2
         rows = list(logloom.datasets.open(str(tmp_path / "root")))
         assert [i for i, row in enumerate(rows) if not row["camera"].size] == lacking
+
+
+MM = np.array([[0, 1, 1500], [2501, 40000, 65535]], np.uint16)
+METRES = np.array([[np.nan, 0.0015, 1.5], [2.5005, np.inf, -1]], np.float32)
+
+
+def two_takes(tmp_path, second=None):
+    """A take with depth in millimetres, and one in metres an hour later."""
+    later = [time + 3600 * SECOND for time in TIMES]
+    write_log(tmp_path / "a.mcap", {"/camera": (IMAGE, [(t, raw(t, "16UC1", MM)) for t in TIMES])})
+    second = second or (IMAGE, [(t, raw(t, "32FC1", METRES)) for t in later])
+    write_log(tmp_path / "b.mcap", {"/camera": second})
+    return str(tmp_path / "*.mcap")
+
+
+def takes(path, keys, tmp_path, on_error="fail"):
+    text = RECIPE.format(path=path, keys=keys, tolerance="50ms", on_error=on_error)
+    return plan_build(Recipe.from_yaml(text), str(tmp_path / "root"))
+
+
+@pytest.mark.parametrize("keys", ["", ", dtype: uint16", ", dtype: float32"])
+def test_depth_of_two_types_is_an_error_of_the_plan_with_both_logs_and_the_line(tmp_path, keys):
+    path = two_takes(tmp_path)
+    with pytest.raises(RecipeError) as caught:
+        takes(path, keys, tmp_path)
+    (line,) = str(caught.value).splitlines()
+    assert "images are uint16 in log a but float32 in log b;" in line
+    assert "write `dtype: float32, unit: m` or `dtype: uint16, unit: mm`, which convert it" in line
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (
+            ", dtype: float32, unit: m, shape: [2, 3, 1]",
+            (np.where(MM == 0, np.nan, MM / 1000), METRES.astype(np.float64)),
+        ),
+        (
+            ", dtype: float32, unit: mm",
+            (np.where(MM == 0, np.nan, MM.astype(np.float64)), METRES.astype(np.float64) * 1000),
+        ),
+        (", dtype: uint16, unit: mm", (MM, [[0, 2, 1500], [2500, 0, 0]])),
+    ],
+)
+def test_depth_of_two_types_is_converted_to_the_unit_of_the_column(tmp_path, keys, expected):
+    build(takes(two_takes(tmp_path), keys, tmp_path), num_workers=1)
+    rows = logloom.datasets.open(str(tmp_path / "root"))
+    dtype = np.float32 if "float32" in keys else np.uint16
+    for i in range(2 * NUM):
+        found = rows[i]["camera"]
+        assert found.dtype == dtype
+        assert np.array_equal(found[:, :, 0], np.asarray(expected[i // NUM]).astype(dtype), equal_nan=True)
+
+
+def test_compressed_depth_is_converted_as_raw_depth_is(tmp_path):
+    later = [time + 3600 * SECOND for time in TIMES]
+    form = "16UC1; compressedDepth png"
+    path = two_takes(tmp_path, (COMPRESSED, [(t, depth(t, form, MM)) for t in later]))
+    build(takes(path, ", dtype: float32, unit: m", tmp_path), num_workers=1)
+    rows = logloom.datasets.open(str(tmp_path / "root"))
+    metres = np.where(MM == 0, np.nan, MM / 1000).astype(np.float32)
+    assert all(np.array_equal(rows[i]["camera"][:, :, 0], metres, equal_nan=True) for i in range(2 * NUM))
+
+
+def test_depth_beyond_the_type_is_a_refused_image(tmp_path):
+    later = [time + 3600 * SECOND for time in TIMES]
+    far = [(t, raw(t, "32FC1", METRES + (100 if i == 3 else 0))) for i, t in enumerate(later)]
+    path = two_takes(tmp_path, (IMAGE, far))
+    keys = ", dtype: uint16, unit: mm"
+    with pytest.raises(
+        LogloomError, match=r"its depth of 102501 mm doesn't fit uint16; write `dtype: float32, unit: m`"
+    ):
+        build(takes(path, keys, tmp_path), num_workers=1)
+    manifest = build(takes(path, keys, tmp_path, "skip"), num_workers=1).manifest
+    assert [record.status for record in manifest.logs] == ["whole", "salvaged"]
+    assert sum(record.refused for record in manifest.logs) == 1
+
+
+def test_an_existing_dataset_of_one_type_names_the_lines_that_convert(tmp_path):
+    write_log(tmp_path / "a.mcap", {"/camera": (IMAGE, [(t, raw(t, "16UC1", MM)) for t in TIMES])})
+    build(takes(str(tmp_path / "*.mcap"), ", dtype: uint16", tmp_path), num_workers=1)
+    with pytest.raises(
+        RecipeError, match=r"set dtype: float32, or for depth `dtype: float32, unit: m` or .* \(b\)"
+    ):
+        takes(two_takes(tmp_path), ", dtype: uint16", tmp_path)

@@ -5,7 +5,8 @@ Elsewhere: recognizing messages with images (adapters), pixels of raw images (pi
 compressed ones (compressed_images).
 
 An image is (height, width, channels) of uint8, or of the spec's `dtype`: the encoding is declared in each
-message, on which a column's type must not depend. Channels are R, G, B and perhaps alpha. A column is ragged
+message, on which a column's type must not depend. Depth of uint16 (millimetres) and float32 (metres) is
+converted to the spec's `unit`. Channels are R, G, B and perhaps alpha. A column is ragged
 in all three axes, or (h, w, c) of `shape`; with `resize` it is (height, width, c), c being that of `shape`,
 else 3. JPEG and PNG messages that aren't resized pass `encode` of the same kind untouched, if they decode.
 A message without pixels, as drivers send before the first ones, has no value.
@@ -51,7 +52,11 @@ DTYPES = {
     "float32": "<f4",
     "float64": "<f8",
 }
+_DEPTHS = {"uint16": 1000, "float32": 1}  # units in a metre, by dtype (REP 118)
+DEPTH_UNITS = {("uint16", "mm"), ("float32", "mm"), ("float32", "m")}  # that a column can have, by dtype
 _ENCODED = {"jpg": "JPEG", "png": "PNG"}
+
+DEPTH_LINES = "`dtype: float32, unit: m` or `dtype: uint16, unit: mm`, which convert it"
 
 # (4,) int64 an image: height, width, channels, and the number of its dtype in this order.
 FORMS_TYPE = ColumnType(np.dtype("<i8"), (4,))
@@ -118,11 +123,54 @@ def finished(spec: FieldSpec, ctype: ColumnType, pixels: Pixels, name: str) -> P
     height, width, channels = pixels.shape
     if problem := misfit(spec, ctype, Form(pixels.dtype, (height, width, channels)), name):
         raise ValueError(problem)
+    to_float = _is_converted(spec, pixels.dtype, channels) and ctype.dtype.kind == "f"
+    if to_float:  # first, so that resizing mixes no depth with pixels that have none
+        pixels = in_unit(pixels, ctype.dtype, spec.unit)
     if spec.resize is not None:
         pixels = resized(pixels, spec.resize)
     if spec.encode is not None:
         return np.frombuffer(encoded(pixels, spec.encode), np.uint8)
+    if _is_converted(spec, pixels.dtype, channels) and not to_float:
+        pixels = in_unit(pixels, ctype.dtype, spec.unit)
     return pixels.astype(ctype.dtype, copy=False)
+
+
+def _is_converted(spec: FieldSpec, dtype: np.dtype[Any], channels: int) -> bool:
+    """Return whether an image is depth that is converted to the column's unit."""
+    return bool(spec.unit) and spec.encode is None and channels == 1 and dtype.name in _DEPTHS
+
+
+def in_unit(depth: Pixels, dtype: np.dtype[Any], unit: str) -> Pixels:
+    """Convert depth: uint16 in millimetres where 0 is none, or float32 in metres where NaN is none.
+
+    Args:
+        depth: (h, w, 1) uint16 or float32.
+        dtype: uint16 or float32; integers round half to even, and have 0 for what isn't a positive number.
+        unit: "mm" or "m".
+
+    Raises:
+        ValueError: a depth is too large.
+
+    >>> in_unit(np.array([0, 1500], np.uint16), np.dtype("f4"), "m").tolist()
+    [nan, 1.5]
+    >>> in_unit(np.array([np.nan, 1.5, np.inf], np.float32), np.dtype("u2"), "mm").tolist()
+    [0, 1500, 0]
+    """
+    per_metre, wanted = _DEPTHS[depth.dtype.name], 1000 if unit == "mm" else 1
+    values = depth.astype(np.float64) * wanted / per_metre
+    if dtype.kind == "f":
+        if depth.dtype.kind == "u":
+            values[depth == 0] = np.nan
+        return values.astype(dtype)
+    values[~(np.isfinite(values) & (values > 0))] = 0
+    rounded = np.rint(values)
+    limit = np.iinfo(dtype).max
+    if (rounded > limit).any():
+        far = float(values.max())
+        raise ValueError(
+            f"its depth of {far:.6g} {unit} doesn't fit {dtype.name}; write `dtype: float32, unit: m`"
+        )
+    return rounded.astype(dtype)
 
 
 def misfit(spec: FieldSpec, ctype: ColumnType, form: Form, name: str) -> str:
@@ -139,11 +187,13 @@ def misfit(spec: FieldSpec, ctype: ColumnType, form: Form, name: str) -> str:
     if shape and None not in shape and found != shape:
         problems.append(f"its (height, width, channels) are {found}, the column's {tuple(shape)}")
         changes.append(f"shape: {list(found)}" + (" (or none, if it changes)" if spec.shape else ""))
-    if spec.encode is None and form.dtype.newbyteorder("=") != ctype.dtype.newbyteorder("="):
+    differs = form.dtype.newbyteorder("=") != ctype.dtype.newbyteorder("=")
+    if spec.encode is None and differs and not _is_converted(spec, form.dtype, form.shape[2]):
         dtype = form.dtype
         words = f"{name} pixels" if name else "pixels"
         problems.append(f"its {words} are {dtype.name}, the column {ctype.dtype.name}")
-        changes.append(f"dtype: {dtype.name}")
+        may_be_depth = form.shape[2] == 1 and {dtype.name, ctype.dtype.name} == _DEPTHS.keys()
+        changes.append(f"dtype: {dtype.name}" + (f", or for depth {DEPTH_LINES}" if may_be_depth else ""))
     return f"{', and '.join(problems)}; set {', '.join(changes)}" if problems else ""
 
 

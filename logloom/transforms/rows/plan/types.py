@@ -23,6 +23,7 @@ from logloom.io.formats.registry import formats
 from logloom.io.logs.interface import FieldSpec, Log
 from logloom.io.logs.messages.adapters import KEYFRAME, PACKETS, VIDEO
 from logloom.io.logs.messages.fields import UntypedError, line_of
+from logloom.io.logs.messages.images import DEPTH_UNITS
 from logloom.io.logs.messages.point_clouds import settled
 from logloom.io.video.preview import PACKETS as PACKET_TYPES
 from logloom.io.video.preview import holds_video
@@ -113,6 +114,7 @@ def spec_of(column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
         dtype=dtype,
         names=column.names,
         skips_nan=column.nan == "unavailable",
+        unit=column.unit if column.adapter == "image" and (dtype, column.unit) in DEPTH_UNITS else "",
     )
 
 
