@@ -104,6 +104,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "kept": manifest.logs.statuses.get(LogStatus.kept, 0),
             "dropped": built.dropped,
             "messages": built.messages,
+            "sequences": [one.to_json() for one in built.sequences],
             **kept_summary(plan),
         }
         about = {"splits": counts, **duplicates_summary(plan), **as_json(warnings)}
@@ -143,6 +144,8 @@ def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None
             f"{messages['refused']:,} refused, of {counted(sum(messages.values()), 'message')} in the logs "
             "that were built, once for each column"
         )
+    for one in built.sequences:
+        on_message(f"{one.output}: {one}")
     if manifest.verified == "none":
         on_message("nothing was read back (--verify none); `logloom verify` does it any time")
 

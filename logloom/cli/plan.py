@@ -51,7 +51,7 @@ def plan(
         summary["estimate"] = None if bound is None else {"bound_by": bound.name, "seconds": bound.seconds}
         terminal.print_json(summary)
     else:
-        for name in ("warnings", "doubtful", "notices", "problem"):  # people read them on stderr
+        for name in ("warnings", "doubtful", "notices", "problem", "sequences"):  # people read them elsewhere
             del summary[name]
         rows = [
             (name.replace("_", " "), in_words(name, value, is_guessed=planned.is_guessed))
@@ -60,6 +60,7 @@ def plan(
         ]
         if planned.up_to_date and (lacking := _lacking(planned)):
             rows = [(name, f"yes; {lacking}" if name == "up to date" else text) for name, text in rows]
+        rows += [(f"{one.kind}s of {one.output}", str(one)) for one in planned.sequences]
         if bound is not None:
             rows.append(("bound by", str(bound)))
         terminal.print_table("", ("", ""), rows)

@@ -153,8 +153,8 @@ def plan_recipe(
             on_opened=on_opened,
         )
     if samples:
-        from logloom.pipelines.plan.column_warnings import column_warnings
+        from logloom.pipelines.plan.column_warnings import with_sample
 
-        plan = replace(plan, warnings=(*plan.warnings, *column_warnings(plan)))
+        plan = with_sample(plan)
     terminal.print_notices(plan_notices(plan), quiet=quiet)
     return replace(plan, noted=(*left_out, *plan.noted))

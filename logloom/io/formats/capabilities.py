@@ -1,7 +1,8 @@
-"""Optional capabilities of formats: units that consist of portions, or point into other datasets.
+"""Optional capabilities of formats: units that consist of portions, or point into other datasets; rows in
+sequences such as episodes.
 
 Here: the protocol `PortionedFormat`, and the `Portion` that its writers get; the protocols
-`ReferringFormat`, of units that point elsewhere, and `ReferredFormat`, of the others.
+`ReferringFormat`, of units that point elsewhere, and `ReferredFormat`, of the others; `SequencedFormat`.
 Elsewhere: the protocol of all formats (interface), storing and reusing portions
 (logloom.transforms.build.unit_writer), garbage collection, which uses references
 (logloom.pipelines.gc.retention).
@@ -100,4 +101,40 @@ class ReferredFormat(Protocol):
 
         Raises:
             DatasetError: the note is damaged.
+        """
+
+
+@runtime_checkable
+class SequencedFormat(Protocol):
+    """A format whose rows belong to sequences, which gaps between rows end.
+
+    Attributes:
+        sequence: what its dataset calls one: episode, scene.
+    """
+
+    sequence: str
+
+    def longest_gap(self, options: Any, period: int | None) -> int | None:
+        """Return the longest time between two rows of a sequence, ns; None for any.
+
+        Args:
+            options: a value of `Options`.
+            period: of a rate clock, ns; None for others.
+        """
+
+    def gap_line(self, options: Any, gap: str) -> str:
+        """Return the line of a recipe by which sequences go on over gaps of a duration, such as 200ms."""
+
+    def sequences(
+        self, units: Sequence[Mapping[str, Any]], options: Any, period: int | None
+    ) -> list[tuple[int, int, int]]:
+        """List the sequences of a log in time order: rows, and the times of the first and the last one.
+
+        Args:
+            units: what the writers of its units returned, in row order.
+            options: a value of `Options`.
+            period: of a rate clock, ns; None for others.
+
+        Raises:
+            UsageError: they don't fit the options.
         """

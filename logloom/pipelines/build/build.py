@@ -175,7 +175,8 @@ def _committed(plan: Plan, finished: Finished, view: str, num_workers: int, on_m
             merging.keep_merged(job.store, made.manifest, num_workers, on_message)
     warnings = tuple(dict.fromkeys([*plan.warnings, *outcome.warned]))
     counters, spreads = finished.counters, finished.spreads
-    return dataclasses.replace(made, warnings=warnings, counters=counters, spreads=spreads)
+    made = dataclasses.replace(made, warnings=warnings, sequences=outcome.sequences)
+    return dataclasses.replace(made, counters=counters, spreads=spreads)
 
 
 def submit(

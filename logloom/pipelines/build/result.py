@@ -28,6 +28,7 @@ from logloom.runners.options import Spread
 from logloom.text import OnMessage, ignore_message
 from logloom.transforms.build.job import LogJob, Target
 from logloom.transforms.rows.notices import BuildWarning
+from logloom.transforms.rows.sequences import SequenceCounts
 from logloom.values import dataclass
 
 AnyPlan = TypeVar("AnyPlan", bound=Plan)
@@ -45,6 +46,7 @@ class Built:
         counters: of all workers, repeated attempts included; empty where the engine keeps none.
         spreads: `partition_milliseconds` and `partition_bytes`; empty if the engine keeps none.
         warnings: those of the plan, and of logs that were built.
+        sequences: the episodes or scenes of logs that were built, of outputs that have such.
     """
 
     manifest: Manifest
@@ -56,6 +58,7 @@ class Built:
     counters: Mapping[str, int] = field(default_factory=dict)
     spreads: Mapping[str, Spread] = field(default_factory=dict)
     warnings: tuple[BuildWarning, ...] = ()
+    sequences: tuple[SequenceCounts, ...] = ()
 
     @property
     def messages(self) -> dict[str, int] | None:

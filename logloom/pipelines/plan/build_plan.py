@@ -30,6 +30,7 @@ from logloom.transforms.build.build_warnings import log_warnings, strict_refusal
 from logloom.transforms.build.job import Job, LogJob, LogTask, Target
 from logloom.transforms.rows.notices import BuildWarning, Notice
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span, clock_topics
+from logloom.transforms.rows.sequences import SequenceCounts
 from logloom.transforms.rows.spans import ByteIndex, plan_spans
 from logloom.values import dataclass
 
@@ -193,6 +194,7 @@ class BuildPlan(Plan):
         labels: current labels of logs.
         labels_gone, labels_kept: see `PlanLogs`.
         duplicates: logs with the content of another one, by log_id.
+        sequences: the episodes or scenes of outputs that have such, estimated from a sample.
     """
 
     job: LogJob
@@ -215,6 +217,7 @@ class BuildPlan(Plan):
     labels_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels_kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     duplicates: Mapping[str, Duplicate] = field(default_factory=dict)
+    sequences: tuple[SequenceCounts, ...] = ()
 
     @property
     def tasks(self) -> Iterator[LogTask]:

@@ -1,4 +1,4 @@
-"""Warnings of `plan` about columns, from a sample of the rows that a build would make.
+"""Warnings of `plan` about columns, and its estimate of episodes, from a sample of the rows of a build.
 
 Elsewhere: the warnings themselves, and those of a build, which counts all rows
 (logloom.transforms.rows.plan.column_warnings, logloom.transforms.rows.missing_values).
@@ -10,17 +10,21 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from logloom.errors import OF_CONTENT, LogloomError
 from logloom.io.catalog.labels import LogLabels
+from logloom.io.formats.capabilities import SequencedFormat
+from logloom.io.formats.registry import format_named
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log
 from logloom.io.logs.message_times import by_log_time
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.resample.angles import TurnEvidence, added
 from logloom.text import human_duration, some_of
 from logloom.transforms.build.job import LogJob, LogTask, opened
+from logloom.transforms.rows.gaps import GapTally, TickGaps
 from logloom.transforms.rows.missing_values import (
     Availability,
     Cause,
@@ -40,7 +44,15 @@ from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Span, Sync
 from logloom.transforms.rows.plan.unfit_columns import fitted
 from logloom.transforms.rows.point_times import times_in
 from logloom.transforms.rows.pose_lookups import Looked, read_trees
-from logloom.transforms.rows.resample import Indices, Mask
+from logloom.transforms.rows.resample import Indices, Mask, Times
+from logloom.transforms.rows.sequences import (
+    SequenceCounts,
+    counts_of,
+    merged_sequences,
+    runs_of,
+    scaled,
+    sequence_warnings,
+)
 from logloom.transforms.rows.spans import tick_ranges
 from logloom.transforms.rows.sync_clock import FAR, nearest
 from logloom.transforms.rows.ticks import tick_range, tick_time
@@ -54,21 +66,43 @@ _PARTS = 16  # of a log with more ticks, evenly spread
 _MOVED = 4  # clouds of a part that are deskewed
 
 
+def with_sample(plan: BuildPlan) -> BuildPlan:
+    """Return a plan with what a sample of its rows shows: warnings, and sequences of rows."""
+    warnings, samples = _sampled(plan)
+    rows, logs = sum(sample.num_rows for sample in samples), len(samples)
+    whole = sum(sample.num_rows / sample.share for sample in samples)
+    counts = merged_sequences(
+        sample.sequences(output, options)
+        for sample in samples
+        for output, options in plan.job.outputs.items()
+    )
+    share = rows / whole * logs / max(1, plan.num_logs) if rows else 1.0
+    sequences = tuple(scaled(one, one.logs * plan.num_logs // logs, share) for one in counts)
+    warnings += sequence_warnings(sequences, plan.job.plan, plan.job.outputs)
+    return replace(plan, warnings=(*plan.warnings, *warnings), sequences=sequences)
+
+
 def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
     """Return warnings about columns in some of the rows to build."""
+    return _sampled(plan)[0]
+
+
+def _sampled(plan: BuildPlan) -> tuple[list[BuildWarning], list[SampledRows]]:
     number = min(LOGS, len(plan.logs))
     some = [plan.logs[i * (len(plan.logs) - 1) // max(1, number - 1)].task for i in range(number)]
     found, available = list[BuildWarning](), list[tuple[Availability, ...]]()
+    samples = list[SampledRows]()
     for task in some:
         for job in (plan.job, _lenient(plan.job)):
             with contextlib.suppress(LogloomError, OSError, *OF_CONTENT):  # the build reports it
                 labels = plan.labels.of(task.log_id) if plan.labels is not None else {}
-                own, counts = _of_log(job, task, labels, BYTES // number)
+                own, counts, sample = _of_log(job, task, labels, BYTES // number)
                 found += own
                 available.append(counts)
+                samples.append(sample)
                 break
     first = plan.job.parent is None
-    return [*availability_warnings(merged(available), sampled=True, is_first=first), *found]
+    return [*availability_warnings(merged(available), sampled=True, is_first=first), *found], samples
 
 
 def _lenient(job: LogJob) -> LogJob:
@@ -81,15 +115,15 @@ def _lenient(job: LogJob) -> LogJob:
 
 def _of_log(
     job: LogJob, task: LogTask, labels: Mapping[str, LogLabels], max_bytes: int
-) -> tuple[list[BuildWarning], tuple[Availability, ...]]:
-    """Return warnings about a log, and in how many of its sampled rows columns are available.
+) -> tuple[list[BuildWarning], tuple[Availability, ...], SampledRows]:
+    """Return warnings about a log, in how many of its sampled rows columns are available, and the sample.
 
     Raises:
         Exception: under `on_error: fail`, a part can't be read or has messages that can't be used.
     """
     log, log_id = opened(job, task), task.log_id
     rows = fitted(job.plan, log)[0] if job.open_options.on_error == "salvage" else job.plan
-    sample = SampledRows(log, rows, labels, max_bytes)
+    sample = SampledRows(log, log_id, rows, labels, max_bytes)
     if sample.failure is not None and job.on_error == "fail":
         raise sample.failure
     found = [
@@ -109,14 +143,20 @@ def _of_log(
         BuildWarning(f"{log_id}: {text}", is_doubtful=False, kind="rounded", column=name, log=log_id)
         for name, text in rounding_warnings(rows, log)
     ]
-    return found, available
+    return found, available, sample
 
 
 class SampledRows:
-    """Counts of a bounded part of a log's rows; a small log is read completely. No value is made."""
+    """Counts of a bounded part of a log's rows; a small log is read completely. No value is made.
 
-    def __init__(self, log: Log, plan: RowPlan, labels: Mapping[str, LogLabels], max_bytes: int):
-        self._log, self._plan, self._labels = log, plan, labels
+    Attributes:
+        share: of the log's ticks that are in the sample, estimated.
+    """
+
+    def __init__(self, log: Log, log_id: str, plan: RowPlan, labels: Mapping[str, LogLabels], max_bytes: int):
+        self._log, self._log_id, self._plan, self._labels = log, log_id, plan, labels
+        self._times: list[Times] = []  # of the rows of each part
+        self._gaps: list[GapTally] = []
         self._rows, self._available = Counter[str](), Counter[str]()
         self._messages, self._refused = Counter[str](), Counter[str]()
         self._reasons: dict[str, str] = {}
@@ -135,6 +175,38 @@ class SampledRows:
                 self._add(Piece(log, plan, span, shared))
             except OF_CONTENT as failure:
                 self.failure = failure
+        self.share = self._share()
+
+    @property
+    def num_rows(self) -> int:
+        return sum(map(len, self._times))
+
+    def _share(self) -> float:
+        if isinstance(self._plan.clock, RateClock):
+            ticks = sum(one.stop - one.first for one in tick_ranges(self._log.summary, self._plan))
+        else:
+            info = self._log.summary.topics.get(clock_of(self._plan)[0])
+            ticks = 0 if info is None else info.num_ticks
+        return min(1.0, self.ticks / max(1, ticks)) if self.ticks else 1.0
+
+    def sequences(self, output: str, options: Any) -> tuple[SequenceCounts, ...]:
+        """Count the sequences of an output in the sample."""
+        form, period = format_named(output), self._plan.period
+        if not isinstance(form, SequencedFormat):
+            return ()
+        limit = form.longest_gap(options, period)
+        # Between parts of a larger log no gap is known.
+        parts = [np.concatenate(self._times)] if self.share == 1 and self._times else self._times
+        gaps = [self._gaps] if self.share == 1 else [[one] for one in self._gaps]
+        found = [
+            counts_of(output, options, runs_of(times, limit), own, period, self._log_id)
+            for times, own in zip(parts, gaps, strict=True)
+            if len(times)
+        ]
+        (counts,) = merged_sequences([tuple(filter(None, found))]) or (None,)
+        if counts is None:
+            return ()
+        return (replace(counts, logs=1, number=counts.number - counts.logs + 1),)
 
     def _spans(self, max_bytes: int) -> list[Span]:
         """Return parts of the log; of a small one the whole, with open ends; none if parts can't be read."""
@@ -169,9 +241,16 @@ class SampledRows:
         if isinstance(self._plan.clock, SyncClock) and not len(piece.ticks):
             self._apart += nearest(self._plan.clock, piece.messages)
         kept = ~piece.purged
+        gaps = TickGaps(["purged", *(f"require {name}" for name in self._plan.require)])
+        masks = piece.purged * gaps.bit("purged")
         for name in self._plan.require:
-            self._count(name, piece.columns[name].available, kept)
-            kept &= piece.columns[name].available
+            available = piece.columns[name].available
+            self._count(name, available, kept)
+            masks |= ~available * gaps.bit(f"require {name}")
+            kept &= available
+        gaps.add(piece.ticks, masks)
+        self._gaps.append(gaps.tally())
+        self._times.append(piece.ticks[kept])
         for name, column in piece.columns.items():
             if name not in self._plan.require:
                 self._count(name, column.available, kept)

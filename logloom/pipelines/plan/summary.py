@@ -50,6 +50,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "outputs": list(plan.job.outputs),
         "dependencies": dict(plan.job.dependencies),
         "splits": splits.planned_splits(plan),
+        "sequences": [one.to_json() for one in plan.sequences],
         **as_json([*plan.warnings, *splits.planned_warnings(plan)]),
         "notices": [notice.to_json() for notice in plan_notices(plan)],
     }

@@ -16,7 +16,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.catalog.commit_times import clock, write_times
 from logloom.io.catalog.entries import Entry, read_log_part, write_log_part
 from logloom.io.catalog.inventory import LOG_FILES, REFUSALS
@@ -27,6 +27,8 @@ from logloom.io.catalog.pages import LogRecord, LogStatus, total
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tombstones import Purged, digest_of_log
 from logloom.io.catalog.version_files import runs_folder, version_file
+from logloom.io.formats.capabilities import SequencedFormat
+from logloom.io.formats.registry import format_named
 from logloom.io.logs.interface import Refusal
 from logloom.io.storage.metadata import Count, FileName, Text, canonical, checked, parsed
 from logloom.io.storage.store import Store
@@ -70,6 +72,7 @@ from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.rows.plan.row_plan import RowPlan, SyncClock
 from logloom.transforms.rows.row_splits import rows_by_split
+from logloom.transforms.rows.sequences import SequenceCounts, counts_of, sequence_warnings
 from logloom.values import dataclass
 
 
@@ -103,12 +106,28 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
         if not isinstance(job, LogJob) or "log" not in job.left_out or isinstance(error, DatasetError):
             return LogOutcome(log.log_id, None, failures, memory=memory)
         record, warnings, available = skipped_record(log, failures), (), ()
+    sequences = log_sequences(job, log, entries) if isinstance(job, LogJob) else ()
     units = record.units or 0
     built = sum(result.built for result in done) if units else 0
     seconds = sum(result.seconds for result in done)
     return LogOutcome(
-        log.log_id, record, failures, built, units - built, seconds, memory, warnings, available
+        log.log_id, record, failures, built, units - built, seconds, memory, warnings, available, sequences
     )
+
+
+def log_sequences(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple[SequenceCounts, ...]:
+    """Count the sequences of a log in each output that has some; assembly says why rows fit none."""
+    found = []
+    for output, options in job.outputs.items():
+        form = format_named(output)
+        own = [entry for entry in entries if entry.output == output and entry.rows]
+        if isinstance(form, SequencedFormat) and own:
+            with contextlib.suppress(UsageError):
+                sequences = form.sequences([entry.unit for entry in own], options, job.period)
+                all_of_it = (entry for entry in entries if entry.output == output)
+                gaps = [Tally.from_json(e.tally, job.store.uri_of(e.folder)).gaps for e in all_of_it]
+                found.append(counts_of(output, options, sequences, gaps, job.period, log.log_id))
+    return tuple(filter(None, found))
 
 
 def _are_as_before(job: Job, log: LogTask, entries: Sequence[Entry]) -> bool:
@@ -323,6 +342,7 @@ class Outcome:
         unchanged: nothing was committed, since the parent version says all that this one would.
         warned: of logs that were built, the first few warnings.
         ended: when, in seconds since the Unix epoch; 0 where unknown.
+        sequences: the episodes or scenes of logs that were built, of outputs that have such.
     """
 
     version: Count
@@ -339,6 +359,7 @@ class Outcome:
     unchanged: bool = False
     warned: tuple[BuildWarning, ...] = ()
     ended: Count = 0
+    sequences: tuple[SequenceCounts, ...] = ()
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -381,6 +402,8 @@ def commit(
     unchanged = outcomes.unchanged and not failures
     of_columns = availability_warnings(outcomes.available, is_first=job.parent is None)
     warnings = [*of_columns, *outcomes.warnings]
+    if isinstance(job, LogJob):
+        warnings += sequence_warnings(outcomes.sequences, job.plan, job.outputs)
     problem = "" if failures or unchanged else _refusal(job, logs, warnings)
     outcome: dict[str, Any] = {
         "version": job.number,
@@ -396,6 +419,7 @@ def commit(
         "whole": logs.are_whole(within_budget=job.skip_budget > 0),
         "unchanged": unchanged,
         "warned": [asdict(warning) for warning in warnings],
+        "sequences": [asdict(one) for one in outcomes.sequences],
     }
     if not (failures or problem or unchanged):
         try:

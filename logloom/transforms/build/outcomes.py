@@ -35,6 +35,7 @@ from logloom.transforms.build.job import LogJob, Target
 from logloom.transforms.build.partition_results import Failure
 from logloom.transforms.rows.missing_values import Availability, merged
 from logloom.transforms.rows.notices import BuildWarning
+from logloom.transforms.rows.sequences import SequenceCounts, merged_sequences
 from logloom.values import dataclass
 
 GROUP = 4096  # logs whose outcomes one worker writes
@@ -53,6 +54,7 @@ class LogOutcome:
         memory: see `logloom.transforms.build.log_summaries.remembered`.
         warnings: of what may be wrong with its rows.
         available: in how many rows its columns are.
+        sequences: its episodes or scenes, of outputs that have such.
     """
 
     log_id: str
@@ -64,6 +66,7 @@ class LogOutcome:
     memory: bytes = b""
     warnings: tuple[BuildWarning, ...] = ()
     available: tuple[Availability, ...] = ()
+    sequences: tuple[SequenceCounts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class LogOutcomes:
         unchanged: the job commits only changes, and there are none.
         warnings: of logs that were built, the first few.
         available: in how many rows of logs that were built columns are.
+        sequences: their episodes or scenes, of outputs that have such.
     """
 
     made: tuple[RecordPage, ...] = ()
@@ -94,6 +98,7 @@ class LogOutcomes:
     unchanged: bool = False
     warnings: tuple[BuildWarning, ...] = ()
     available: tuple[Availability, ...] = ()
+    sequences: tuple[SequenceCounts, ...] = ()
 
 
 def group_starts(log_ids: Iterable[str]) -> tuple[str, ...]:
@@ -156,8 +161,14 @@ def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
     files, memories = _write_failures(job, ordered), _write_memory(job, ordered)
     shown = failures[:MAX_FAILURES]
     warnings = _first_few(warning for outcome in ordered for warning in outcome.warnings)
-    found: dict[str, Any] = {"warnings": warnings, "available": merged(one.available for one in ordered)}
+    found: dict[str, Any] = {"warnings": warnings, **_counted(ordered)}
     return LogOutcomes(made.pages, shown, built, reused, (), len(failures), files, memories, **found)
+
+
+def _counted(outcomes: Sequence[LogOutcome] | Sequence[LogOutcomes]) -> dict[str, Any]:
+    """Sum what is counted of rows."""
+    sequences = merged_sequences(one.sequences for one in outcomes)
+    return {"available": merged(one.available for one in outcomes), "sequences": sequences}
 
 
 def _first_few(warnings: Iterable[BuildWarning]) -> tuple[BuildWarning, ...]:
@@ -228,7 +239,7 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
     version = merge_records(job.store, before, changes)
     unchanged = job.if_changed and version.pages == before.pages
     warnings = _first_few(warning for group in ordered for warning in group.warnings)
-    found: dict[str, Any] = {"warnings": warnings, "available": merged(one.available for one in ordered)}
+    found: dict[str, Any] = {"warnings": warnings, **_counted(ordered)}
     return LogOutcomes(made, (), built, reused, version.pages, 0, files, unchanged=unchanged, **found)
 
 

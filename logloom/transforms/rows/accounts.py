@@ -24,6 +24,7 @@ from logloom.io.logs.interface import MAX_TIME, MIN_TIME, LogSummary, Refusal
 from logloom.io.storage.metadata import Count, Text, checked
 from logloom.resample.angles import TurnEvidence
 from logloom.text import counted, human_time
+from logloom.transforms.rows.gaps import GapTally
 from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Sampling, Span, clock_topics
 from logloom.transforms.rows.spans import tick_ranges
 from logloom.values import dataclass
@@ -99,6 +100,7 @@ class Tally:
         last_at: log time of the last message of a note, ns.
         turns: by column whose values may wrap, evidence of that, number by number.
         tried: ticks of lookups of poses or deskewing of points, by column.
+        gaps: between rows.
     """
 
     start: int
@@ -117,6 +119,7 @@ class Tally:
     last_at: Mapping[Text, int] = field(default_factory=dict)
     turns: Mapping[str, tuple[TurnEvidence, ...]] = field(default_factory=dict)
     tried: Mapping[Text, int] = field(default_factory=dict)
+    gaps: GapTally = field(default_factory=GapTally)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -133,6 +136,8 @@ class Tally:
             for name in ("without_value", "with_nan"):
                 if not column[name]:
                     del column[name]
+        if self.gaps == GapTally():
+            del fields["gaps"]
         return fields
 
     @classmethod

@@ -63,10 +63,6 @@ class RowSplitter:
         """Return the column of splits for rows that are all in one."""
         return self._texts.take(labels)
 
-    def dropped(self, labels: Labels) -> Counter[str]:
-        """Count rows in no split, by reason."""
-        return Counter({why: int((labels == label).sum()) for label, why in self.reasons.items()})
-
     def runs(self, labels: Labels) -> Iterator[tuple[str, int]]:
         """Return the split of each row and the number of rows, as runs."""
         starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1])[: len(labels)])

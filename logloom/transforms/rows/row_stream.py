@@ -29,6 +29,7 @@ from logloom.schema import TIMESTAMP
 from logloom.transforms.build import memory_budget
 from logloom.transforms.rows.accounts import ColumnTally, Seen, Tally, add_up, within
 from logloom.transforms.rows.derive import columns as derive
+from logloom.transforms.rows.gaps import TickGaps
 from logloom.transforms.rows.label_columns import LabelCounts, Labelled
 from logloom.transforms.rows.plan.row_plan import DerivedPlan, RowPlan, Span
 from logloom.transforms.rows.plan.unfit_columns import fitted
@@ -206,6 +207,9 @@ class _Accounts:
         reasons = ["purged", *(f"require {name}" for name in plan.require), "where"]
         self.splits: list[tuple[str, int]] = []
         self.dropped = Counter(dict.fromkeys(reasons, 0))
+        of_split = [] if plan.split is None else plan.split.reasons.values()
+        self._gaps = TickGaps([*reasons, *of_split])
+        self._masks = np.zeros(0, np.uint64)  # of the piece's ticks, what drops each
         self._owned: Counter[str] = Counter()
         self._purged: Counter[str] = Counter()
         self._lost: dict[Refusal, None] = {}
@@ -219,10 +223,12 @@ class _Accounts:
         self.planned += len(part.ticks)
         self.dropped["purged"] += int(part.purged.sum())
         kept = ~part.purged
+        self._masks = part.purged * self._gaps.bit("purged")
         for name in self._plan.require:
-            missing = kept & ~part.columns[name].available
-            self.dropped[f"require {name}"] += int(missing.sum())
-            kept &= ~missing
+            lacking = ~part.columns[name].available
+            self._masks |= lacking * self._gaps.bit(f"require {name}")
+            self.dropped[f"require {name}"] += int((kept & lacking).sum())
+            kept &= ~lacking
         return np.flatnonzero(kept)
 
     def drop_undecodable(self, part: Piece, ticks: Indices) -> Indices:
@@ -231,12 +237,18 @@ class _Accounts:
             column = part.columns[name]
             if isinstance(column, Sampled) and column.may_lose and len(ticks):
                 available = column.made_available(ticks)
-                self.dropped[f"require {name}"] += int((~available).sum())
+                self.drop(f"require {name}", ticks[~available])
                 ticks = ticks[available]
         return ticks
 
+    def drop(self, reason: str, ticks: Indices) -> None:
+        """Count ticks of the piece that are no rows for a reason."""
+        self.dropped[reason] += len(ticks)
+        self._masks[ticks] |= self._gaps.bit(reason)
+
     def close(self, part: Piece) -> None:
-        """Count the messages of a piece whose rows are made."""
+        """Count the messages of a piece whose rows are made, and the gaps between these."""
+        self._gaps.add(part.ticks, self._masks)
         for topic, messages in part.messages.items():
             self._owned[topic] += int(within(messages.time, part.span).sum())
             self._purged[topic] += part.num_purged(topic)
@@ -286,6 +298,7 @@ class _Accounts:
             self._frames.last_at,
             {name: added(turns) for name, turns in self._turns.items()},
             {name: count for name, count in self._tried.items() if count},
+            self._gaps.tally(),
         )
 
 
@@ -310,15 +323,17 @@ class _RowMaker:
         if self._filter is not None:
             for name in self._filter.columns:
                 self._make(columns, _column_of(name), part, ticks, ())
-            passed = np.flatnonzero(self._filter.mask(columns, len(ticks)))
-            accounts.dropped["where"] += len(ticks) - len(passed)
+            is_passed = self._filter.mask(columns, len(ticks))
+            accounts.drop("where", ticks[~is_passed])
+            passed = np.flatnonzero(is_passed)
             ticks, columns = ticks[passed], _taken(columns, passed)
         if self._splitter is not None:
             for name in self._splitter.inputs:
                 self._make(columns, name, part, ticks, ())
             labels = self._splitter.labels(columns)
             kept = np.flatnonzero(labels >= 0)
-            accounts.dropped.update(self._splitter.dropped(labels))
+            for label, why in self._splitter.reasons.items():
+                accounts.drop(why, ticks[labels == label])
             accounts.splits += self._splitter.runs(labels[kept])
             ticks, columns = ticks[kept], _taken(columns, kept)
             columns[COLUMN] = self._splitter.column(labels[kept])

@@ -27,7 +27,7 @@ from logloom.io.formats.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.formats.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.formats.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.formats.l5kit.rows import INTERVALS, read_blocks, rows_of
-from logloom.io.formats.l5kit.stage import Runs
+from logloom.io.formats.l5kit.stage import joined_runs
 from logloom.io.formats.stages import read_entries, staged_file
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType
@@ -115,13 +115,10 @@ def make_scenes(units: Sequence[StagedUnit], options: L5KitOptions, limit: int |
     scenes: list[tuple[tuple[int, int], str, int, int]] = []
     frames = 0
     for log_id, own in assembly.by_log(units, lambda unit: [run[2:] for run in unit.unit["runs"]]).items():
-        runs = Runs(limit)
-        for unit in own:
-            for start, stop, first, last in unit.unit["runs"]:
-                runs.add_run(stop - start, first, last)
+        runs = joined_runs((unit.unit for unit in own), limit)
         host = own[0].catalogued.host or host_of(options, own[0].log_uri, log_id)
-        scenes += [((frames + a, frames + b), host, first, last) for a, b, first, last in runs.found]
-        frames += runs.found[-1][1] if runs.found else 0
+        scenes += [((frames + a, frames + b), host, first, last) for a, b, first, last in runs]
+        frames += runs[-1][1] if runs else 0
     return np.array(scenes, SCENES.dtype)
 
 

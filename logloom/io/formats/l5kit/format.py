@@ -12,7 +12,7 @@ from logloom.errors import UsageError
 from logloom.io.formats.interface import AssemblyPlan, StagedUnit, UnitContext, Writer
 from logloom.io.formats.l5kit.dtypes import FOLDERS, HOST_LENGTH
 from logloom.io.formats.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
-from logloom.io.formats.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
+from logloom.io.formats.l5kit.options import MAPPED_HINTS, L5KitOptions, gap_limit, host_of
 from logloom.io.formats.stages import StagedFormat, StageReader
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
@@ -45,6 +45,7 @@ class L5KitFormat(StagedFormat):
     keeps_columns = False
     has_stamps_at_hand = True
     reads_assembled = True
+    sequence = "scene"
 
     def check(self, options: L5KitOptions, schema: Schema) -> list[str]:
         """Columns that are missing or don't fit, one line each."""
@@ -63,6 +64,23 @@ class L5KitFormat(StagedFormat):
         if len(value) <= HOST_LENGTH:
             return ""
         return f"the host {value!r} has more than {HOST_LENGTH} characters"
+
+    def longest_gap(self, options: L5KitOptions, period: int | None) -> int | None:
+        """Return the longest time between two frames of a scene, ns."""
+        return gap_limit(options, period)
+
+    def gap_line(self, options: L5KitOptions, gap: str) -> str:
+        """Return the line by which scenes go on over gaps."""
+        return f"outputs: {{l5kit: {{max_gap: {gap}}}}}"
+
+    def sequences(
+        self, units: Sequence[Mapping[str, Any]], options: L5KitOptions, period: int | None
+    ) -> list[tuple[int, int, int]]:
+        """List the scenes of a log."""
+        from logloom.io.formats.l5kit.stage import joined_runs
+
+        runs = joined_runs(units, gap_limit(options, period))
+        return [(stop - start, first, last) for start, stop, first, last in runs]
 
     @property
     def stage_reader(self) -> type[StageReader]:

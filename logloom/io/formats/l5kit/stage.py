@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,19 @@ class Runs:
         else:
             start = latest[1] if latest is not None else 0
             self.found.append([start, start + frames, first, last])
+
+
+def joined_runs(units: Iterable[Mapping[str, Any]], limit: int | None) -> list[list[int]]:
+    """Join the runs of the units of a log; see `Runs.found`.
+
+    Args:
+        units: what their writers returned, in row order.
+    """
+    runs = Runs(limit)
+    for unit in units:
+        for start, stop, first, last in unit["runs"]:
+            runs.add_run(stop - start, first, last)
+    return runs.found
 
 
 class _RowsJson(BaseModel):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -171,7 +171,7 @@ def make_episodes(units: Sequence[StagedUnit], options: LeRobotOptions) -> list[
     found: list[Episode] = []
     are_apart = True
     for log_id, own in by_log(units, lambda unit: [part[1:3] for part in unit.unit["segments"]]).items():
-        segments = [one for unit in own for one in _segments(numbers[id(unit)], unit)]
+        segments = [one for unit in own for one in _segments(numbers[id(unit)], unit.unit)]
         found += _episodes_of(log_id, segments, options)
         ends = ((one.times[1], other.times[0]) for one, other in itertools.pairwise(segments))
         are_apart = are_apart and all(is_gap(*pair, options, log_id) for pair in ends)
@@ -185,6 +185,26 @@ def make_episodes(units: Sequence[StagedUnit], options: LeRobotOptions) -> list[
     return _in_files(found, options.file_bytes)
 
 
+def episodes_of_log(
+    units: Sequence[Mapping[str, Any]], options: LeRobotOptions
+) -> list[tuple[int, int, int]]:
+    """Return the rows of each episode of a log in time order, and the times of the first and the last one.
+
+    Args:
+        units: what their writers returned, in row order.
+
+    Raises:
+        UsageError: rows are no frames, or too large for a file.
+    """
+    segments = [one for number, unit in enumerate(units) for one in _segments(number, unit)]
+    times = {(one.piece.unit, one.piece.segment): one.times for one in segments}
+    found = []
+    for episode in _episodes_of("", segments, options):
+        first, last = (times[piece.unit, piece.segment] for piece in (episode.pieces[0], episode.pieces[-1]))
+        found.append((episode.rows, first[0], last[1]))
+    return found
+
+
 @dataclass(frozen=True)
 class _EpisodeSegment:
     """Consecutive rows of a unit, as described in its entry."""
@@ -196,10 +216,10 @@ class _EpisodeSegment:
     split: str | None
 
 
-def _segments(number: int, unit: StagedUnit) -> Iterator[_EpisodeSegment]:
+def _segments(number: int, unit: Mapping[str, Any]) -> Iterator[_EpisodeSegment]:
     row = 0
-    segments = unit.unit["segments"]
-    splits = unit.unit.get("splits") or [None] * len(segments)
+    segments = unit["segments"]
+    splits = unit.get("splits") or [None] * len(segments)
     for segment, (rows, first, last, sizes, tasks) in enumerate(segments):
         piece = EpisodePiece(number, row, row + rows, segment)
         numbers = tuple((number, task) for task in tasks)

@@ -9,7 +9,7 @@ from typing import Any
 from logloom.io.arrow.files import text_problems
 from logloom.io.formats.interface import AssemblyPlan, StagedUnit, UnitContext
 from logloom.io.formats.lerobot.assemble import make_file, problems
-from logloom.io.formats.lerobot.episodes import period_problem
+from logloom.io.formats.lerobot.episodes import episodes_of_log, period_problem
 from logloom.io.formats.lerobot.features import TASK, FeatureMapping, mapping_of, plan_features
 from logloom.io.formats.lerobot.files import INFO
 from logloom.io.formats.lerobot.options import LeRobotOptions
@@ -37,6 +37,7 @@ class LeRobotFormat(StagedFormat):
     keeps_columns = False
     has_stamps_at_hand = True
     reads_assembled = True
+    sequence = "episode"
 
     def check_clock(self, options: LeRobotOptions, period: int | None) -> dict[str, str]:
         """A rate that isn't `fps`."""
@@ -46,6 +47,20 @@ class LeRobotFormat(StagedFormat):
     def check(self, options: LeRobotOptions, schema: Schema) -> list[str]:
         """Columns that are missing or fill no feature, one line each."""
         return plan_features(options, schema)[1]
+
+    def longest_gap(self, options: LeRobotOptions, period: int | None) -> int:
+        """Return the longest time between two rows of an episode, ns."""
+        return int(options.gap)
+
+    def gap_line(self, options: LeRobotOptions, gap: str) -> str:
+        """Return the line by which episodes go on over gaps."""
+        return f"outputs: {{lerobot: {{episodes: {{gap: {gap}}}}}}}"
+
+    def sequences(
+        self, units: Sequence[Mapping[str, Any]], options: LeRobotOptions, period: int | None
+    ) -> list[tuple[int, int, int]]:
+        """List the episodes of a log."""
+        return episodes_of_log(units, options)
 
     def decoded(self, options: LeRobotOptions, schema: Schema) -> set[str]:
         """Columns of pictures that are features."""
