@@ -77,7 +77,8 @@ class Meter:
     _done: dict[str, float] = field(default_factory=dict)  # bytes by phase
     _found: float = 0.0  # bytes that an earlier attempt had built
     _seconds: dict[str, float] = field(default_factory=dict)  # of workers, by phase
-    _cpu: float = 0.0  # seconds of processor time that building took
+    # Seconds of building: of the processor; of making rows, and of the processor in it; the same of writing.
+    _took: list[float] = field(default_factory=lambda: [0.0] * 5)
     _counts: dict[str, list[int]] = field(default_factory=dict)  # by phase: done, and to be done
     _recent: deque[tuple[float, float]] = field(default_factory=deque)
     _began: float | None = None
@@ -106,14 +107,16 @@ class Meter:
             self.work[note.what] = (note.size, note.pieces)
             return
         self.phase = f"{note.phase} {note.what}"
-        if note.done and note.what in self.work:
+        if (note.done or note.part) and note.what in self.work:
             size, partitions = self.work[note.what]
-            share = size * note.pieces / max(1, partitions)
+            share = size * (note.pieces - note.part if note.done else note.part) / max(1, partitions)
             self._done[note.phase] = self._done.get(note.phase, 0.0) + share
             self._found += share if note.found and note.phase == BUILDING else 0.0
             if not note.found:
                 self._seconds[note.phase] = self._seconds.get(note.phase, 0.0) + note.seconds
-                self._cpu += note.cpu if note.phase == BUILDING else 0.0
+                if note.phase == BUILDING:
+                    own = (note.cpu, note.made, note.made_cpu, note.wrote, note.wrote_cpu)
+                    self._took = [one + more for one, more in zip(self._took, own, strict=True)]
             self.rows += note.rows if note.phase == BUILDING else 0
 
     def _read_back_cost(self) -> float:
@@ -151,11 +154,19 @@ class Meter:
 
     @property
     def bound_by(self) -> str:
-        """The resource that limits building so far; "" while unknown."""
+        """What limits building so far; "" while unknown.
+
+        Decoding or encoding, reading or writing: of what takes longest, whether the processor works or waits.
+        """
         worked = self._seconds.get(BUILDING, 0.0)
-        if worked < _ENOUGH or not self._cpu:
+        cpu, made, made_cpu, wrote, wrote_cpu = self._took
+        if worked < _ENOUGH or not cpu:
             return ""
-        return "processor" if self._cpu >= _BUSY * worked else self.waits_for
+        if max(made, wrote) < worked / 3:
+            return "processor" if cpu >= _BUSY * worked else f"{self.waits_for} (files)"
+        if made >= wrote:
+            return "decoding" if made_cpu >= _BUSY * made else f"{self.waits_for} (reading)"
+        return "encoding" if wrote_cpu >= _BUSY * wrote else f"{self.waits_for} (writing)"
 
     def words(self, now: float) -> str:
         """What was done, in one line without the phase."""
@@ -163,11 +174,12 @@ class Meter:
         if (left := self.seconds_left(now)) is not None:
             parts.append(f"about {human_seconds(left)} left")
         parts.append(f"{human_bytes(self.built)} of {human_bytes(self.total)}")
-        if (speed := self.speed(now)) > 0 and self.built < self.total:
+        is_building = self.total - self.built > 0.5  # sums of shares are off by less
+        if (speed := self.speed(now)) > 0 and is_building:
             parts.append(f"{human_bytes(speed)}/s")
         parts.append(counted(self.rows, "row"))
-        if self.bound_by and self.built < self.total:
-            parts.append(f"bound by the {self.bound_by}")
+        if self.bound_by and is_building:
+            parts.append(f"bound by {self.bound_by}")
         return ", ".join(parts)
 
 

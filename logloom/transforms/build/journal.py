@@ -27,13 +27,18 @@ class Note:
     Attributes:
         phase: one of the names above.
         what: the log, or the output that is assembled.
-        done: False where it begins.
+        done: False where it begins, and while a partition is built.
         seconds: that it took.
         rows: that it made.
         pieces: of this phase that come with it: partitions, logs, units, or files to be assembled.
         found: it was there already, from an earlier attempt.
         size: of a log that was opened, its bytes of messages.
-        cpu: seconds of processor time that it took, of all threads of its process.
+        cpu: seconds of processor time that it took, of all threads of its process, and of waiting for a
+            processor that others had.
+        part: of a partition that isn't done, the share that was built since the note before; of one that is,
+            the share that such notes had. Their seconds and rows aren't in its last note again.
+        made, made_cpu: seconds in which rows were read and decoded, and of these of processor time.
+        wrote, wrote_cpu: seconds in which outputs encoded and wrote them, and of these of processor time.
     """
 
     phase: str
@@ -45,6 +50,11 @@ class Note:
     found: bool = False
     size: int = 0
     cpu: float = 0.0
+    part: float = 0.0
+    made: float = 0.0
+    made_cpu: float = 0.0
+    wrote: float = 0.0
+    wrote_cpu: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from logloom.io.storage.filesystems import explained
 from logloom.transforms.build.bundles import bundled
 from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask, opened
 from logloom.transforms.build.journal import BUILDING, Note
+from logloom.transforms.build.partition_progress import PartitionProgress
 from logloom.transforms.build.partition_results import Failure, PartitionResult, failure_of
 from logloom.transforms.build.reuse import taken_unit
 from logloom.transforms.build.unit_writer import Writing, publish_portion
@@ -50,7 +51,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     """
     keep_freed_memory()
     log, span = partition.log, partition.span
-    began, worked = time.perf_counter(), time.process_time()
+    began, progress = time.perf_counter(), PartitionProgress(job, partition)
     job.journal.write(Note(BUILDING, log.log_id, done=False))
     blank = {output: job.blank_entry(output, log, span) for output in job.outputs}
     try:
@@ -59,7 +60,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
         return PartitionResult(log, span.name, (), (Failure(log.log_id, span.name, "readback", str(error)),))
     missing = {output: entry for output, entry in blank.items() if found[output] is None}
     try:
-        built = _write_units(job, partition, missing) if missing else {}
+        built = _write_units(job, partition, missing, progress) if missing else {}
     except (StorageError, *NOT_OF_THE_LOG):
         raise  # the fault of this machine or store, not of the log
     except Exception as error:  # whatever a format or a library raises of a log's values
@@ -67,8 +68,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     entries = _counted_once(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
-    cpu = time.process_time() - worked
-    job.journal.write(Note(BUILDING, log.log_id, seconds=seconds, rows=rows, found=not built, cpu=cpu))
+    progress.close(rows, found=not built)
     return PartitionResult(log, span.name, entries, (), len(built), seconds)
 
 
@@ -81,11 +81,15 @@ def _counted_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(once)
 
 
-def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:
+def _write_units(
+    job: Job, partition: PartitionTask, blank: dict[str, Entry], progress: PartitionProgress
+) -> dict[str, Entry]:
     """Builds and publishes the given outputs' units of a partition."""
     entries = {}
     with (
-        Writing(job, partition, blank, keep_portions=True, with_statistics=True) as writing,
+        Writing(
+            job, partition, blank, keep_portions=True, with_statistics=True, progress=progress
+        ) as writing,
         explained(job.store.uri),
     ):
         writing.run()

@@ -32,6 +32,8 @@ from logloom.io.storage.step_times import each, step
 from logloom.query.where import parse
 from logloom.statistics.rows import RowStatistics
 from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask, place_of, plain
+from logloom.transforms.build.journal import Journal
+from logloom.transforms.build.partition_progress import PartitionProgress
 from logloom.transforms.build.reuse import taken_unit
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span
 
@@ -61,12 +63,18 @@ class Writing:
         keep_portions: bool = False,
         anew: bool = False,
         with_statistics: bool = False,
+        progress: PartitionProgress | None = None,
     ):
+        """
+        Args:
+            progress: notes how far the rows are; None notes nothing.
+        """
         self._job, self._partition, self._outputs = job, partition, tuple(outputs)
         self._keep_portions, self._anew = keep_portions, anew
         self._stack = contextlib.ExitStack()
         # Hashing leaves Python's lock to others, so that of much goes on beside writing.
         self._hasher = self._stack.enter_context(ThreadPoolExecutor(1))
+        self._progress = progress or PartitionProgress(replace(job, journal=Journal()), partition)
         self._writers: dict[str, Writer] = {}
         self._digests = RowsDigest(job.schema)
         self._counting = RowStatistics(job.schema) if with_statistics else None
@@ -85,20 +93,22 @@ class Writing:
     def run(self) -> None:
         stream = self._job.rows_of(self._partition)
         count = None if self._counting is None else self._counting.update
-        for block in each("make rows", stream):
+        for block in self._progress.making(each("make rows", stream)):
             if len(block) and not self._writers:  # no rows, no files
                 self._open_writers()
             is_small = block.nbytes < _SMALL
             hashed = None if is_small else self._hasher.submit(digested, self._digests, count, block)
-            for output, writer in self._writers.items():
-                with step(f"write {output}", block.nbytes), _of_rows():
-                    writer.append(block)
+            with self._progress.writing():
+                for output, writer in self._writers.items():
+                    with step(f"write {output}", block.nbytes), _of_rows():
+                        writer.append(block)
             if hashed is None:
                 digested(self._digests, count, block)
             else:
                 hashed.result()
             self.rows += len(block)
             self._write_out(block.nbytes)
+            self._progress.note(self.rows, block)
         self.tally = stream.account(self.rows, self._digests)
         if self._counting is not None and self.rows:
             self.statistics = noted(self._counting.close())
@@ -138,7 +148,7 @@ class Writing:
         if output not in self._writers:
             self.folders[output] = self._stack.enter_context(self._job.store.scratch())
             return {}, {}
-        with step(f"write {output}"), _of_rows():
+        with step(f"write {output}"), self._progress.writing(), _of_rows():
             return closed(self._writers[output], self._digests)
 
     def entry(self, blank: Entry) -> Entry:

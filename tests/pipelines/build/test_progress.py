@@ -1,5 +1,6 @@
 """Progress: what workers note is what is shown, an ETA follows the speed, and no build fails for it."""
 
+import dataclasses
 import os
 import pty
 import re
@@ -16,6 +17,7 @@ from logloom.pipelines.build.progress import Meter, UnitLooker, Watch, rest_afte
 from logloom.pipelines.plan.plan import plan_build
 from logloom.runners.flink import cache
 from logloom.text import human_seconds
+from logloom.transforms.build import partition_progress
 from logloom.transforms.build.journal import (
     ASSEMBLING,
     BUILDING,
@@ -93,14 +95,56 @@ def test_what_was_found_finished_counts_as_done_and_not_as_speed():
     assert meter.seconds_left(20.0) is None
 
 
-@pytest.mark.parametrize(("cpu", "bound"), [(2.9, "processor"), (1.0, "network"), (0.0, "")])
-def test_progress_says_what_building_waits_for_once_it_can_tell(cpu, bound):
+@pytest.mark.parametrize(
+    ("took", "bound"),
+    [
+        ({"cpu": 2.9, "made": 1.0, "made_cpu": 1.0, "wrote": 1.9, "wrote_cpu": 1.8}, "encoding"),
+        ({"cpu": 1.6, "made": 0.8, "made_cpu": 0.1, "wrote": 2.0, "wrote_cpu": 1.5}, "encoding"),
+        ({"cpu": 2.9, "made": 1.9, "made_cpu": 1.8, "wrote": 1.0, "wrote_cpu": 1.0}, "decoding"),
+        ({"cpu": 0.6, "made": 2.4, "made_cpu": 0.2, "wrote": 0.4, "wrote_cpu": 0.4}, "network (reading)"),
+        ({"cpu": 0.6, "made": 0.4, "made_cpu": 0.4, "wrote": 2.4, "wrote_cpu": 0.2}, "network (writing)"),
+        ({"cpu": 0.6, "made": 0.3, "made_cpu": 0.3, "wrote": 0.3, "wrote_cpu": 0.3}, "network (files)"),
+        ({"cpu": 2.9}, "processor"),
+        ({}, ""),
+    ],
+)
+def test_progress_names_what_building_waits_for_once_it_is_known(took, bound):
     meter = Meter(WORK, waits_for="network")
-    meter.take(Note(BUILDING, "a", seconds=1.0, cpu=cpu / 3), 1.0)
+    meter.take(Note(BUILDING, "a", seconds=1.0, **{name: value / 3 for name, value in took.items()}), 1.0)
     assert "bound" not in meter.words(1.0)
-    meter.take(Note(BUILDING, "a", seconds=2.0, cpu=2 * cpu / 3), 3.0)
+    meter.take(Note(BUILDING, "a", seconds=2.0, **{name: 2 * value / 3 for name, value in took.items()}), 3.0)
     assert meter.bound_by == bound
-    assert ("bound by the" in meter.words(3.0)) == bool(bound)
+    assert (f"bound by {bound}" in meter.words(3.0)) == bool(bound)
+
+
+def test_a_partition_that_is_half_done_counts_half():
+    meter = Meter(WORK)
+    meter.take(Note(BUILDING, "a", done=False), 0.0)
+    meter.take(Note(BUILDING, "a", done=False, rows=20, seconds=1.0, part=0.25), 1.0)
+    meter.take(Note(BUILDING, "a", done=False, rows=20, seconds=1.0, part=0.25), 2.0)
+    assert (meter.built, meter.rows) == (50, 40)
+    assert meter.seconds_left(2.0) is not None
+    meter.take(Note(BUILDING, "a", rows=45, seconds=2.0, part=0.5), 4.0)
+    assert (meter.built, meter.rows) == (100, 85)
+
+
+def test_a_build_notes_how_far_a_partition_is(plan, monkeypatch):
+    monkeypatch.setattr(partition_progress, "_NOTE_EVERY", 0.0)
+    noted = []
+
+    class Remembering(Watch):
+        def __exit__(self, *error):
+            noted.extend(JournalReader(self.journal.folder).new())
+            super().__exit__(*error)
+
+    small = dataclasses.replace(plan, job=dataclasses.replace(plan.job, block_bytes=1 << 12))
+    built = build(small, watch=Remembering)
+    own = [note for note in noted if note.phase == BUILDING]
+    within = [note for note in own if not note.done and note.part]
+    assert len(within) >= 2 * sum(note.done for note in own)
+    assert all(0 < note.part <= 1 for note in within)
+    assert sum(note.part for note in within) == pytest.approx(sum(note.part for note in own if note.done))
+    assert sum(note.rows for note in own) == built.manifest.totals["rows"]
 
 
 def test_what_follows_building_is_counted():
