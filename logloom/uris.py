@@ -1,13 +1,14 @@
 """URIs without credentials, for display and storage.
 
 Here: `shown`, which removes them from a text; `chained`, for the causes of errors;
-`is_local`, `host_of`.
+`is_local`, `path_of`, `without_query`, `host_of`.
 Elsewhere: opening a URI whose credentials were removed (`with_access` in logloom.io.storage.filesystems).
 """
 
 from __future__ import annotations
 
 import re
+import urllib.parse
 
 _URI = re.compile(
     r"""(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>(?:(?!::[A-Za-z][\w+.-]*://)[^\s'"<>`])+)"""
@@ -27,6 +28,19 @@ _WITH_SIGNATURE = frozenset(_SIGNED.split())
 def is_local(uri: str) -> bool:
     """Return whether a URI is a path on this machine's file systems."""
     return "://" not in uri or uri.startswith(("file://", "local://"))
+
+
+def path_of(uri: str) -> str:
+    """Return the path of a local file: a path as it is, a URI without its scheme and percent-encoding."""
+    scheme, mark, rest = uri.partition("://")
+    if not mark or scheme not in ("file", "local"):
+        return uri
+    return urllib.parse.unquote(rest, errors="surrogateescape") if "%" in rest else rest
+
+
+def without_query(uri: str) -> str:
+    """Return a URI without its query; the name of a local file may have a question mark."""
+    return uri if is_local(uri) else uri.split("?", 1)[0]
 
 
 def host_of(uri: str) -> str:

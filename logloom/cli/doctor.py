@@ -25,7 +25,9 @@ def doctor(
     from logloom.pipelines.doctor.findings import COLUMNS
 
     found = []
-    for diagnosis in examine_all(logs, terminal.parse_storage_options(storage_option)):
+    for diagnosis in examine_all(
+        logs, terminal.parse_storage_options(storage_option), terminal.print_message
+    ):
         found.append(diagnosis)
         if json:
             continue

@@ -54,18 +54,18 @@ def info(
     mode = terminal.mode_of(on_error)
     notes: list[str] = []
     if recipe:
-        text = suggested_recipe(logs, options, mode, notes.append)
+        text = suggested_recipe(logs, options, mode, notes.append, on_skipped=terminal.print_message)
         print(text, end="")
     elif tree:
         from logloom.pipelines.info.tree import draw_trees
 
-        drawn = draw_trees(logs, options, mode, notes.append)
+        drawn = draw_trees(logs, options, mode, notes.append, terminal.print_message)
         if json:
             terminal.print_json({"logs": [log.to_json() for log in drawn]})
         for log in () if json else drawn:
             terminal.print_result("\n".join(log.lines()))
     else:
-        described = describe(logs, options, mode, notes.append)
+        described = describe(logs, options, mode, notes.append, terminal.print_message)
         if json:
             terminal.print_json({"logs": [log.to_json() for log in described]})
         for one in () if json else described:

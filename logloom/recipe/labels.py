@@ -17,7 +17,7 @@ from logloom.io.catalog.labels import LogLabels, digest_of_labels, labels_file
 from logloom.io.catalog.tombstones import digest_of_log
 from logloom.io.logs import match
 from logloom.io.logs.interface import Redactions
-from logloom.io.logs.listings import MAGIC
+from logloom.io.logs.listings import MAGIC, as_glob, literal
 from logloom.io.logs.match import FoundLog
 from logloom.io.logs.redaction import lie_in
 from logloom.io.storage.filesystems import absolute_uri, with_access
@@ -27,7 +27,7 @@ from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import Recipe
 from logloom.schema import ColumnType
 from logloom.text import counted, some_of
-from logloom.uris import shown
+from logloom.uris import is_local, shown
 
 if TYPE_CHECKING:
     from logloom.io.labels.label_tables import LabelTable
@@ -73,7 +73,7 @@ class RecipeLabels:
         self._uris = {name: shown(column.table) for name, column in recipe.label_columns.items()}
         self._tables: dict[str, LabelTable] = {}
         columns, known = recipe.label_columns, known or {}
-        self._folders = {name: _folder_of(absolute_uri(one.table, base)) for name, one in columns.items()}
+        self._folders = {name: _folder_of(one.table, base) for name, one in columns.items()}
         self._files: dict[str, frozenset[str]] = {}
         tables = [column.table for column in columns.values()]
         results = match.find_all(tables, base, storage_options) if tables else []
@@ -193,11 +193,12 @@ class RecipeLabels:
                 yield name, f"{name}: {logs} no label in {self._uris[name]} ({some_of(sorted(bare), _SHOWN)})"
 
 
-def _folder_of(uri: str) -> str:
+def _folder_of(table: str, base: str | None) -> str:
     """Return the folder of the files of a URI or glob, with its slash."""
-    uri = shown(uri)
-    special = MAGIC.search(uri)
-    return uri[: uri.rfind("/", 0, special.start() if special else len(uri)) + 1]
+    uri = shown(absolute_uri(table, base))
+    glob = as_glob(uri, absolute_uri(base) if base else "", is_local=is_local(uri))
+    special = MAGIC.search(glob)
+    return literal(glob[: glob.rfind("/", 0, special.start() if special else len(glob)) + 1])
 
 
 def _read(

@@ -21,7 +21,7 @@ from logloom.io.storage.metadata import canonical
 from logloom.query import where
 from logloom.schema import ColumnType
 from logloom.text import counted, near_to
-from logloom.uris import shown
+from logloom.uris import shown, without_query
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,7 +158,7 @@ def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
         ".csv": pyarrow.csv.read_csv,
     }
     place = shown(uri)
-    path = uri.split("?", 1)[0].lower()
+    path = without_query(uri).lower()
     reader = next((reader for suffix, reader in readers.items() if path.endswith(suffix)), None)
     if reader is None:
         raise UsageError(f"{place}: not a table; a catalogue has the suffix {', '.join(readers)}")

@@ -50,7 +50,7 @@ from logloom.recipe.sections import (
 from logloom.recipe.table_entries import TableEntry
 from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
-from logloom.uris import chained, is_local, shown
+from logloom.uris import chained, is_local, path_of, shown
 from logloom.validation import OneOrKeys
 from logloom.values import dataclass
 
@@ -306,6 +306,6 @@ def _short(uri: str) -> str:
     """Shorten a local path relative to the working folder."""
     if not is_local(uri):
         return shown(uri)
-    path = uri.split("://", 1)[-1]
+    path = path_of(uri)
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative

@@ -8,6 +8,7 @@ import pathlib
 import pickle
 import re
 import shutil
+import urllib.parse
 
 import fsspec
 import numpy as np
@@ -639,3 +640,31 @@ def test_shards_that_logloom_wrote_are_rows_wherever_they_lie(root, rows, tmp_pa
     first = logloom.datasets.open(root, output="tar", split="train")[0]
     assert same(alone[0]["ego.position"], first["ego.position"])
     assert same(pickle.loads(pickle.dumps(dataset))[7], dataset[7])
+
+
+@pytest.mark.parametrize("output", ROWS)
+def test_a_folder_of_any_name_is_opened(root, rows, output, tmp_path):
+    place = tmp_path / "100% [a]#?{b,c}%20" / "data@1"
+    shutil.copytree(root, place)
+    for given in (
+        place,
+        f"{place}@1",
+        f"{place}/v00000001/{output}",
+        f"file://{urllib.parse.quote(str(place))}",
+    ):
+        found = logloom.datasets.open(given, **({} if f"/{output}" in str(given) else {"output": output}))
+        assert [row["timestamp"] for row in found] == [row["timestamp"] for row in rows], given
+
+
+@pytest.mark.parametrize("output", present("parquet", "tar"))
+def test_a_file_is_opened_before_its_name_is_expanded(tmp_path, logs_of, root_of, output):
+    recipe = Recipe.from_yaml(demo_recipe(logs_of(1, 1)) + f"\n  {output}: {{}}\n" * (output != "tar"))
+    root = root_of(recipe)
+    first = next((root / f"v00000001/{output}/all").glob(f"*.{output}"))
+    whole = logloom.datasets.open(first)
+    for name in ("x{1,2}", "x{0..1}", "x[1]?*", "x%20#"):
+        copied = shutil.copy(first, tmp_path / f"{name}.{output}")
+        assert len(logloom.datasets.open(copied)) == len(whole) > 0, name
+    os.rename(tmp_path / f"x{{1,2}}.{output}", tmp_path / f"x1.{output}")
+    with pytest.raises(DatasetError, match=f"x2.{output}: there is no such file"):
+        logloom.datasets.open(tmp_path / f"x{{1,2}}.{output}")

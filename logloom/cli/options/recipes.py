@@ -136,7 +136,7 @@ def plan_recipe(
         hash=None if logs.hash is None else logs.hash.value,
         on_left_out=topics.append,
     )
-    left_out = [Notice(topic, "left out", kind="topic") for topic in topics]
+    left_out = [Notice(text, "left out", kind="topic" * text.startswith("topic ")) for text in topics]
     terminal.print_notices(left_out)
     with steps("opening logs", quiet=quiet) as on_opened:
         plan = plan_build(

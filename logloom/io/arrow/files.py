@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.storage.faults import MISSING, fault_of
-from logloom.io.storage.files import path_of
 from logloom.io.storage.filesystems import stored_file
 from logloom.io.storage.remote.range_requests import failure
-from logloom.uris import is_local
+from logloom.uris import is_local, path_of
 
 
 @contextlib.contextmanager

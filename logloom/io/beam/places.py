@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from logloom.io.formats.registry import format_named, format_names
 from logloom.io.storage.filesystems import absolute_uri
 from logloom.io.storage.store import Store
 from logloom.text import near_to
+from logloom.uris import is_local
 
 STAGES = ".stage"  # how folders end in which `WriteTo` works
 _MAGIC = frozenset("*?[")
@@ -48,9 +50,12 @@ def datasets_at(place: str, storage_options: Mapping[str, Any]) -> Sequence[str]
     place = absolute_uri(place).rstrip("/")
     scheme, _, path = place.rpartition("://")
     steps = path.split("/")
-    plain = next((n for n, step in enumerate(steps) if _MAGIC & {*step}), len(steps))
-    if plain == len(steps) or _is_there(place, storage_options):
+    special = [n for n, step in enumerate(steps) if _MAGIC & {*step}]
+    if is_local(place):  # names that exist are no patterns
+        special = [n for n in special if not os.path.lexists("/".join(steps[: n + 1]))]
+    if not special or _is_there(place, storage_options):
         return [place]
+    plain = special[0]
     if "**" in steps:
         raise UsageError(f"{place}: '**' names no datasets; give a glob for each depth")
     folder = "/".join(steps[:plain])
@@ -70,8 +75,8 @@ def datasets_at(place: str, storage_options: Mapping[str, Any]) -> Sequence[str]
 
 
 def _is_there(place: str, storage_options: Mapping[str, Any]) -> bool:
-    """Whether a name with `[` is a folder's own."""
-    return "[" in place and bool(Store.at(place, storage_options).names())
+    """Whether a name with `[` in a store is a folder's own."""
+    return "[" in place and not is_local(place) and bool(Store.at(place, storage_options).names())
 
 
 def _joined(places: Sequence[str], storage_options: Mapping[str, Any]) -> Sequence[str]:

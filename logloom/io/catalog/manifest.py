@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -57,6 +58,7 @@ from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
 from logloom.text import near_to, some_of
+from logloom.uris import is_local, path_of
 from logloom.validation import adapter_of
 from logloom.values import dataclass
 
@@ -369,9 +371,12 @@ def digest_of_manifest(store: Store, number: int) -> str:
 
 
 def split_root(text: str) -> tuple[str, str]:
-    """ROOT[@version] as (root, version); the version is "latest" where none is given."""
+    """ROOT[@version] as (root, version); the version is "latest" where none is given.
+
+    The @ belongs to the name of a folder that exists.
+    """
     root, at, version = text.rpartition("@")
-    if at and "/" not in version:
+    if at and "/" not in version and not (is_local(text) and os.path.exists(path_of(text))):
         return root, version or "latest"
     return text, "latest"
 

@@ -1,6 +1,7 @@
 """Folders of logs: listings, and folders that are logs themselves.
 
-Here: `Folders`, which caches listings, and recognizes ROS 2 bags by their metadata.yaml.
+Here: `Folders`, which caches listings, recognizes ROS 2 bags by their metadata.yaml, and finds the logs in a
+folder that is none itself.
 Elsewhere: URIs, globs and names (match), folders that are logs of a kind (each kind).
 A metadata.yaml is read through the file system that listed it, whose paths may mean something else in a URI.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from blake3 import blake3
@@ -18,8 +19,9 @@ from blake3 import blake3
 from logloom.errors import StorageError
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
 from logloom.io.logs.listings import Listed, entry_of, is_disk, is_hidden_name, is_web, listed, local_stamp
-from logloom.io.logs.opening import kinds
+from logloom.io.logs.opening import Kind, kinds
 from logloom.io.storage.threads import in_threads
+from logloom.text import counted, some_of
 
 T = TypeVar("T")
 
@@ -41,12 +43,23 @@ def parent_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
+def _is_generic(kind: Kind) -> bool:
+    return getattr(kind, "is_generic", False)
+
+
+def _recordings(names: Iterable[str]) -> list[str]:
+    """Return the files that have names of recordings, without tables, which may be anything."""
+    suffixes = tuple(suffix for kind in kinds() if not _is_generic(kind) for suffix in kind.suffixes)
+    return [name for name in names if name.endswith(suffixes) and not is_metadata(name)]
+
+
 class Folders:
     """Folders of fsspec file systems, as they were when first listed. Thread-safe.
 
     Attributes:
         known_bags: digest of the listing of a folder with a metadata.yaml to its classification: "no bag",
             "whole", or "lacks files".
+        passed_over: by folder that was given for the logs in it, the names of what is none; see `logs_in`.
     """
 
     def __init__(self, known_bags: Mapping[str, str] | None = None) -> None:
@@ -56,10 +69,19 @@ class Folders:
         """
         self._bags_before = known_bags or {}
         self.known_bags: dict[str, str] = {}
+        self.passed_over: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
         self._locks: dict[Any, threading.Lock] = {}
         self._known: dict[Any, Any] = {}
         self._now_ns = time.time_ns()
+
+    @property
+    def notes(self) -> list[str]:
+        """See `passed_over`."""
+        return [
+            f"{folder}: skipped {counted(len(names), 'name')} that no log has: {some_of(names)}"
+            for folder, names in sorted(self.passed_over.items())
+        ]
 
     @property
     def now_ns(self) -> int:
@@ -111,14 +133,32 @@ class Folders:
         return {folder: files for folder, files in zip(unique, found, strict=True) if files}
 
     def log_in(self, fs: Any, folder: str) -> tuple[str, ...]:
-        """Return the files of a folder that is a log, by the first kind that recognizes it; else none."""
+        """Return the files of a folder that is a log, by the first kind that recognizes it; else none.
+
+        Tables beside recordings of other kinds are no log.
+        """
         listed = self._files(fs, folder)
         names = [name.rsplit("/", 1)[-1] for name in listed]
-        for kind in sorted(kinds(), key=lambda kind: getattr(kind, "is_generic", False)):
+        for kind in sorted(kinds(), key=_is_generic):
             files_in: Callable[[Sequence[str]], Sequence[str]] | None = getattr(kind, "files_in", None)
             if files_in is not None and (own := set(files_in(names))):
+                if _is_generic(kind) and _recordings(names):
+                    return ()
                 return tuple(path for path, name in zip(listed, names, strict=True) if name in own)
         return ()
+
+    def logs_in(self, fs: Any, folder: str) -> tuple[list[str], list[str]]:
+        """Return the recordings in a folder, and the folders in it, any of which may be a log."""
+        entries = self._entries(fs, folder)
+        below = sorted(n for n, one in entries.items() if one.kind == "directory" and not is_hidden_name(n))
+        return _recordings(self._files(fs, folder)), below
+
+    def pass_over(self, fs: Any, folder: str, taken: Collection[str]) -> None:
+        """Note what in a folder is none of its logs, which are these files and folders."""
+        left = [name for name in self._entries(fs, folder) if not (name in taken or is_hidden_name(name))]
+        names = tuple(sorted(name.rsplit("/", 1)[-1] for name in left))
+        with self._lock:
+            self.passed_over |= {folder: names} if names else {}
 
     def _entries(self, fs: Any, folder: str) -> dict[str, Listed]:
         """List a folder's direct entries and their types."""

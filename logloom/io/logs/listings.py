@@ -1,7 +1,7 @@
 """Listings of files: matches of globs, and stamps that show whether a file changed.
 
-Here: `listed`, which lists a glob's files once, `glob_matcher`, `stamp_of`, and the contents of stamps
-(`changed_ns`, `size_in`).
+Here: `listed`, which lists a glob's files once, `as_glob`, `glob_matcher`, `stamp_of`, and the contents of
+stamps (`changed_ns`, `size_in`).
 Elsewhere: logs among the files (folders, match), use of stamps (known_logs).
 
 A stamp contains what a listing shows of a file's content: its size, generation, ETag, checksum and time of
@@ -17,6 +17,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os.path import lexists
 from typing import Any, NamedTuple
 
 from logloom.errors import UsageError
@@ -25,7 +26,8 @@ from logloom.io.storage.filesystems import LocalFiles
 # A file that changed so recently may change again without another time: the resolution is two seconds on some
 # disks, and the clock of a file server may be behind this machine's.
 SETTLED_NS = 60 * 10**9
-MAGIC = re.compile(r"[*?\[]")
+MAGIC = re.compile(r"[*?]|\[(?![*?[]\])")  # in a glob; [*], [?] and [[] are the characters
+_LITERAL = re.compile(r"\[([*?[])\]")
 _TOKEN = re.compile(r"\*+|\[!?+\]?+[^\]]*\]|.", re.DOTALL)  # of a glob
 
 _CONTENT = ("generation", "ETag", "etag", "md5Hash", "crc32c", "checksum")
@@ -49,8 +51,35 @@ class Listed(NamedTuple):
 _FOLDER, _FILE, _OTHER = Listed("directory", ""), Listed("file", ""), Listed("other", "")
 
 
+def as_glob(path: str, base: str = "", *, is_local: bool) -> str:
+    """Return a path as a glob in which names that exist are no patterns.
+
+    `campaign [winter]/*.mcap` is in the folder of this name if there is one; else [winter] is one letter.
+
+    Args:
+        base: folder of the path that is no pattern in any case.
+        is_local: whether the path is on this machine's disks, where looking is cheap; in a store only the
+            listing shows whether the whole path exists, see `listed`.
+    """
+    end = len(base) if base and path.startswith(f"{base.rstrip('/')}/") else 0
+    while is_local and (special := MAGIC.search(path, end)):
+        after = path.find("/", special.start())
+        after = len(path) if after < 0 else after
+        if not lexists(path[:after]):
+            break
+        end = after
+    return re.sub(r"[*?[]", r"[\g<0>]", path[:end]) + path[end:]
+
+
+def literal(glob: str) -> str:
+    """Return a glob's text, or a beginning of it, as a path: `as_glob` reversed."""
+    return _LITERAL.sub(r"\1", glob)
+
+
 def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], dict[str, dict[str, Listed]]]:
     """List the files and folders that match a glob, sorted, and the contents of the folders listed for it.
+
+    A file or folder of exactly this name is the only match.
 
     As in a shell, `*` and `**` match no names that begin with a dot, such as files of interrupted copies or
     of macOS; a part of the pattern that begins with a dot does.
@@ -72,6 +101,9 @@ def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], di
                 names[own_way[name]["type"] == "directory"].append(name)
         return *names, {}
     found, root, prefix = _found(fs, pattern, now_ns)
+    if (own := found.get(literal(pattern))) is not None:
+        names[own.kind == "directory"].append(literal(pattern))
+        return *names, _by_folder(found, root, prefix)
     is_hidden = _hidden_by(pattern)
     matches = glob_matcher([pattern + "/" * ends_with_slash])
     slash = "/" if ends_with_slash or pattern.endswith("/**") else ""
@@ -157,8 +189,9 @@ def _by_folder(found: dict[str, Listed], root: str, prefix: str) -> dict[str, di
 def _found(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], str, str]:
     """List a pattern; also return the folder it starts from and the prefix of names in it."""
     first = MAGIC.search(pattern)
-    root, _, prefix = pattern[: first.start() if first else None].rpartition("/")
-    depth = None if "**" in pattern else pattern[len(root) + 1 :].count("/") + 1
+    fixed, _, rest = pattern[: first.start() if first else None].rpartition("/")
+    depth = None if "**" in pattern else pattern[len(fixed) + 1 :].count("/") + 1
+    root, prefix = literal(fixed), literal(rest)
     if is_disk(fs):
         return dict(_on_disk(root or "/", depth)), root, ""
     infos: Mapping[str, Any] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,13 +17,14 @@ from logloom import parts
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.folders import Folders, is_bag_file, is_metadata, parent_of
 from logloom.io.logs.interface import Log, LogSummary
-from logloom.io.logs.listings import MAGIC, changed_ns, glob_matcher
+from logloom.io.logs.listings import MAGIC, as_glob, changed_ns, glob_matcher
 from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
 from logloom.io.logs.opening import kinds
 from logloom.io.storage.faults import fault_of
 from logloom.io.storage.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
 from logloom.io.storage.threads import in_threads
-from logloom.uris import is_local, shown
+from logloom.text import OnMessage, ignore_message
+from logloom.uris import is_local, shown, without_query
 
 MAX_LOG_ID = 200  # bytes
 NOT = "!"  # prefix of exclusions in a list of URIs and globs
@@ -90,16 +91,26 @@ def size_of_files(uris: Iterable[str], options: Mapping[str, Any] | None) -> int
     return total
 
 
-def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> LogList:
+def group_logs(
+    uris: Sequence[str],
+    storage_options: Mapping[str, Any] | None = None,
+    on_skipped: OnMessage = ignore_message,
+) -> LogList:
     """Find the logs of URIs and globs, each named by its file (or folder).
+
+    Args:
+        on_skipped: called with what is no log in a folder that was given for the logs in it.
 
     Raises:
         UsageError: lists those that match nothing.
     """
-    results = find_all(uris, None, storage_options)
+    folders = Folders()
+    results = find_all(uris, None, storage_options, folders)
     problems = [result for result in results if isinstance(result, str)]
     if problems:
         raise UsageError("\n".join(problems))
+    for note in folders.notes:
+        on_skipped(note)
     items = (item for result in results if not isinstance(result, str) for item in result)
     found = {item.uri: item for item in with_splits(items)}
     template = unique_template(found) or "{path}"
@@ -169,7 +180,7 @@ def _words(uri: str, template: str) -> dict[str, str]:
     if "{stem" in template:
         words["stem"] = _stem(uri)
     if "{parent" in template or "{path" in template:
-        path = uri.split("?", 1)[0].split("://", 1)[-1].strip("/")
+        path = without_query(uri).split("://", 1)[-1].strip("/")
         folder = path.rpartition("/")[0]
         words |= {"parent": file_name_of(folder) if folder else "", "path": _SUFFIX.sub("", path)}
     return words
@@ -275,7 +286,13 @@ def leaving_out(
     if not patterns:
         yield from found
         return
-    absolute = [one if one.startswith("**/") else absolute_uri(one, base) for one in patterns]
+    folder = absolute_uri(base) if base else ""
+    absolute = [
+        one
+        if one.startswith("**/")
+        else as_glob(uri := absolute_uri(one, base), folder, is_local=is_local(uri))
+        for one in patterns
+    ]
     matches = glob_matcher(absolute)
     for item in found:
         kept = [i for i, uri in enumerate(item.uris) if not matches(uri)]
@@ -303,7 +320,7 @@ def find_all(
 
     def find(given: str, uri: str) -> Iterable[FoundLog] | str:
         try:
-            return _find(uri, options, there)
+            return _find(uri, base, options, there)
         except _NotFoundError as error:
             return Missing(shown(f"{given}: {error}"))
         except Exception as error:  # every object store has its own errors
@@ -317,15 +334,19 @@ def find_all(
     return in_threads(lambda pair: find(*pair), pairs, waiting_threads(absolute))
 
 
-def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterable[FoundLog]:
+def _find(
+    uri: str, base: str | None, options: Mapping[str, Any] | None, there: Folders
+) -> Iterable[FoundLog]:
     fs, path = filesystem(uri, options)
     fs.invalidate_cache()  # logs may be new or changed since this process listed them
-    names, below = there.matching(fs, path) if MAGIC.search(path) else ([], [])
+    folder = filesystem(base, options)[1] if base else ""
+    glob = as_glob(path, folder, is_local=is_local(uri))
+    names, below = there.matching(fs, glob) if MAGIC.search(glob) else ([], [])
     folders = set(below)
     if not (names or folders):
         kind = there.kind_of(fs, path)
         if kind is None:
-            what = "matches nothing" if MAGIC.search(path) else "there is no such file or folder"
+            what = "matches nothing" if MAGIC.search(glob) else "there is no such file or folder"
             raise _NotFoundError(f"{what} ({uri})" if uri != path else what)
         names, folders = ([], {path.rstrip("/")}) if kind == "directory" else ([path], set())
     parents = {parent_of(name) for name in names if is_bag_file(name)}
@@ -334,11 +355,9 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
         files = there.log_in(fs, folder)
         bags |= {folder: files} if files else {}
     if folders and not names and not bags.keys() & folders:
-        known = [f"{kind.name} ({', '.join(kind.suffixes)})" for kind in kinds() if hasattr(kind, "files_in")]
-        raise _NotFoundError(
-            f"no installed part reads a log that is this folder; there are {', '.join(known) or 'none'}. "
-            f"Name the files in it, as in folder/*.mcap{parts.broken_note('logs')}"
-        )
+        names, bags = _inside(fs, sorted(folders), there)
+        if not (names or bags):
+            raise _NotFoundError(_no_log_words(folders))
 
     as_uri = _uri_of(uri)
 
@@ -357,6 +376,31 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
     if not (bags or single):
         raise _NotFoundError(f"matches no log ({uri})")
     return itertools.chain(itertools.starmap(found_bag, bags.items()), map(found_file, single))
+
+
+def _inside(fs: Any, folders: Sequence[str], there: Folders) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """Return the logs directly in folders that are none themselves: files, and bags with their files."""
+    names: list[str] = []
+    bags: dict[str, tuple[str, ...]] = {}
+    for folder in folders:
+        files, below = there.logs_in(fs, folder)
+        own = there.bags(fs, {*below, folder} if files else below, _THREADS)
+        own |= {one: log for one in below if one not in own and (log := there.log_in(fs, one))}
+        if files or own:
+            there.pass_over(fs, folder, {*files, *own})
+        names += files
+        bags |= own
+    return names, bags
+
+
+def _no_log_words(folders: Collection[str]) -> str:
+    known = [f"{kind.name} ({', '.join(kind.suffixes)})" for kind in kinds()]
+    where = "this folder" if len(folders) == 1 else "one of these folders"
+    return (
+        f"no installed part reads a log that is {where}, nor one that is in it; there are "
+        f"{', '.join(known) or 'none'}. Name the files below it, as in 'folder/**/*.mcap'"
+        f"{parts.broken_note('logs')}"
+    )
 
 
 def is_split(uris: Iterable[str]) -> bool:

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol, runtime_checkable
 
 from logloom.io.storage.filesystems import file_name_of
+from logloom.uris import without_query
 from logloom.values import dataclass
 
 KEY = "tables"  # of a recipe
@@ -97,7 +98,7 @@ class TableDialect:
 
     def fits(self, uri: str) -> bool:
         """Return whether the pattern is that of a file."""
-        path = uri.split("?", 1)[0]
+        path = without_query(uri)
         return fnmatchcase(file_name_of(uri), self.files) or any(
             fnmatchcase(path, pattern) for pattern in (self.files, f"*/{self.files}")
         )
@@ -197,7 +198,7 @@ def entries(dialects: Mapping[str, TableDialect]) -> list[TableDialect]:
 
 
 def _pattern(uri: str, length: int | None) -> str:
-    path = uri.split("?", 1)[0]
+    path = without_query(uri)
     if length == 0:
         return f"*{path[path.rindex('.') :]}" if "." in file_name_of(uri) else "*"
     return glob.escape("/".join(path.split("/")[-(length or 0) :]))

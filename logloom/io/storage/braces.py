@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator
 
 from logloom.errors import UsageError
+from logloom.uris import is_local, path_of
 
 _MAX_EXPANDED = 1_000_000
 
@@ -24,6 +26,16 @@ def braceexpand(pattern: str) -> list[str]:
     if len(names) > _MAX_EXPANDED:
         raise UsageError(f"{pattern}: more than {_MAX_EXPANDED} names")
     return names
+
+
+def files_named(uri: str) -> list[str]:
+    """Return the URIs that one in brace notation names; a file or folder of exactly this name is itself.
+
+    Raises:
+        UsageError: see `braceexpand`.
+    """
+    is_there = "{" in uri and is_local(uri) and os.path.exists(path_of(uri))
+    return [uri] if is_there else braceexpand(uri)
 
 
 def _expand(text: str) -> Iterator[str]:

@@ -37,7 +37,7 @@ from logloom.io.storage.remote.range_requests import (
     size_of,
     whole,
 )
-from logloom.uris import chained, is_local
+from logloom.uris import chained, is_local, path_of
 
 _REMOTE_WINDOW = 4 << 20
 _REMOTE_HEADS = 64 << 10  # instead of a window, where headers are further apart than `REMOTE_GAP`
@@ -98,11 +98,6 @@ def open_local(
         return OpenFile(path_of(uri), is_sized=is_sized)
     except OSError as error:
         raise failure(uri, error, missing) from chained(error)
-
-
-def path_of(uri: str) -> str:
-    """The path of a local file, whether or not it was given with a scheme."""
-    return uri.split("://", 1)[-1]
 
 
 class File:

@@ -21,7 +21,7 @@ from logloom.errors import StorageError, UsageError
 from logloom.io.storage.faults import MISSING, storage_error
 from logloom.io.storage.remote import retries
 from logloom.io.storage.remote.timeouts import Patience
-from logloom.uris import chained, is_local, shown
+from logloom.uris import chained, is_local, path_of, shown, without_query
 
 ZIP = "zip://"
 _PIECE = 16 << 20  # bytes of a stored file that are hashed at a time
@@ -34,10 +34,10 @@ def absolute_uri(uri: str, base: str | None = None) -> str:
         return _in_archive(uri, base)
     if not is_local(uri):
         return uri
-    path = uri.split("://", 1)[-1]
+    path = path_of(uri)
     if not os.path.isabs(path) and base is not None and not is_local(base):
         return f"{base.rstrip('/')}/{path}"
-    return os.path.abspath(os.path.join(base.split("://", 1)[-1], path) if base else path)
+    return os.path.abspath(os.path.join(path_of(base), path) if base else path)
 
 
 def check_named(root: str) -> None:
@@ -132,7 +132,7 @@ class LocalFiles:
     @staticmethod
     def _strip_protocol(uri: str) -> str:
         """Return the absolute path of a URI, without a slash at its end."""
-        path = os.path.expanduser(uri.split("://", 1)[-1])
+        path = os.path.expanduser(path_of(uri))
         return os.path.join(os.getcwd(), path).rstrip("/") or "/"
 
     def invalidate_cache(self, path: str | None = None) -> None:
@@ -280,7 +280,7 @@ def size_and_digest(uri: str, options: Mapping[str, Any] | None = None) -> tuple
     """
     with explained(uri, MISSING):
         if is_local(uri):
-            path = uri.split("://", 1)[-1]
+            path = path_of(uri)
             return os.stat(path).st_size, file_digest(path)
         fs, path = filesystem(uri, options)
         digest, size = blake3(), 0
@@ -292,11 +292,13 @@ def size_and_digest(uri: str, options: Mapping[str, Any] | None = None) -> tuple
 
 
 def file_name_of(uri: str) -> str:
-    """The last part of a URI's path, without a query."""
-    name = uri.split("?", 1)[0].rstrip("/").rpartition("/")[2]
+    """The last part of a path, or of a URI's path, decoded and without a query."""
+    if "://" not in uri:
+        return uri.rstrip("/").rpartition("/")[2]
+    name = without_query(uri).rstrip("/").rpartition("/")[2]
     return urllib.parse.unquote(name) if "%" in name else name
 
 
 def folder_of(uri: str) -> str:
     """Return the URI of a file's folder; a query belongs to the file."""
-    return (uri if is_local(uri) else uri.split("?", 1)[0]).rpartition("/")[0]
+    return without_query(uri).rpartition("/")[0]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.storage.braces import braceexpand
+from logloom.io.storage.braces import files_named
 from logloom.io.storage.files import File
 from logloom.io.storage.known_files import without_check
 from logloom.io.storage.store import Store
@@ -25,8 +25,8 @@ def files_of(store: Store, suffixes: tuple[str, ...]) -> tuple[Store, list[str]]
     Raises:
         UsageError: braces name something else, or files that share no folder.
     """
-    if "{" in store.uri and not store.names():
-        uris = braceexpand(store.uri)
+    uris = files_named(store.uri) if "{" in store.uri and not store.names() else [store.uri]
+    if uris != [store.uri]:
         folder = store.uri[: store.uri.index("{")].rpartition("/")[0]
         if odd := next((uri for uri in uris if not uri.lower().endswith(suffixes)), None):
             raise UsageError(f"{store.uri}: names {odd!r}, which doesn't end in {', '.join(suffixes)}")

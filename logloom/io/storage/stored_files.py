@@ -20,7 +20,7 @@ from logloom.errors import StorageError
 from logloom.io.storage.disk import paths_below
 from logloom.io.storage.faults import MISSING, size_in
 from logloom.io.storage.filesystems import absolute_uri, explained, filesystem, with_access, with_credentials
-from logloom.uris import chained, is_local, shown
+from logloom.uris import chained, is_local, path_of, shown
 from logloom.values import dataclass
 
 PLACES = "logloom.places"  # in storage options: see logloom.io.catalog.assembled_outputs
@@ -56,7 +56,7 @@ class StoredFiles:
     @cached_property
     def local(self) -> pathlib.Path | None:
         """The folder as a path, None on an object store."""
-        return pathlib.Path(self.uri.split("://", 1)[-1]) if is_local(self.uri) else None
+        return pathlib.Path(path_of(self.uri)) if is_local(self.uri) else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "local"}
@@ -114,7 +114,7 @@ class StoredFiles:
         """
         if self.local is None:
             raise StorageError(f"{self.uri}: not on this machine's disks")
-        return self.uri_of(name).split("://", 1)[-1]
+        return path_of(self.uri_of(name))
 
     def kept_path(self, name: str, within: str) -> pathlib.Path:
         """Return the path of a file that is in the folder `within` even after following symbolic links.

@@ -55,7 +55,7 @@ from logloom.pipelines.doctor.findings import (
 from logloom.pipelines.doctor.missing_splits import missing_splits
 from logloom.pipelines.doctor.observations import Examination
 from logloom.pipelines.doctor.times import judge_times
-from logloom.text import counted, human_time
+from logloom.text import OnMessage, counted, human_time, ignore_message
 from logloom.transforms.rows.accounts import SET_BACK_REMEDY
 from logloom.transforms.rows.calibrations import calibration_changes, camera_topics, changes_in_words
 from logloom.transforms.rows.derive import columns as derive
@@ -76,14 +76,19 @@ _FRAMES_REMEDY = "`logloom info --tree` draws the frames; docs/transforms.md exp
 TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see `logloom.parts.Part`
 
 
-def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iterator[Diagnosis]:
+def examine_all(
+    logs: Sequence[str], storage_options: Mapping[str, Any], on_skipped: OnMessage = ignore_message
+) -> Iterator[Diagnosis]:
     """Examine the logs of files, folders or globs, one after the other.
+
+    Args:
+        on_skipped: see `group_logs`.
 
     Raises:
         UsageError: one matches nothing.
     """
     seen: TypesSeen = {}
-    found = group_logs(logs, storage_options)
+    found = group_logs(logs, storage_options, on_skipped)
     options = OpenOptions("salvage", access_to(storage_options, found), guesses_tables=True)
     groups = equal_logs(found, options.storage_options)
     firsts = {log.log_id: first for first, *others in groups for log in others}

@@ -147,6 +147,7 @@ def open_all(
     takes_unfinished: bool = False,
     lists_unusable: bool = False,
     set_back: Literal["", "first", "last"] = "",
+    on_skipped: OnMessage = ignore_message,
 ) -> tuple[dict[str, Log], dict[str, tuple[str, ...]]]:
     """Open the logs of files, folders or globs; return also the URIs of skipped ones; both by log_id.
 
@@ -156,12 +157,13 @@ def open_all(
         takes_unfinished: whether to salvage a log that its recorder hasn't closed, for any `on_error`.
         lists_unusable: whether to skip unusable messages, for any `on_error`.
         set_back: see `OpenOptions`.
+        on_skipped: see `group_logs`.
 
     Raises:
         UsageError: one matches nothing.
         LogReadError: one can't be read, and isn't to be skipped; or none can.
     """
-    groups = group_logs(logs, storage_options)
+    groups = group_logs(logs, storage_options, on_skipped)
     reads = "skip" if lists_unusable and on_error == "fail" else on_error
     options = OpenOptions(reads, access_to(storage_options, groups), set_back=set_back, guesses_tables=True)
     opened: dict[str, Log] = {}
@@ -222,10 +224,13 @@ def describe(
     storage_options: Mapping[str, Any],
     on_error: OnError = "fail",
     on_note: OnMessage = ignore_message,
+    on_skipped: OnMessage = ignore_message,
 ) -> list[LogDescription]:
     """Describe each log; see `open_all`. Of one that is still being written, describe its current content."""
     described = []
-    opened, _ = open_all(logs, storage_options, on_error, on_note, takes_unfinished=True)
+    opened, _ = open_all(
+        logs, storage_options, on_error, on_note, takes_unfinished=True, on_skipped=on_skipped
+    )
     for log_id, log in opened.items():
         silences: dict[str, int] = {}
         if isinstance(log, ContainerLog):
@@ -252,12 +257,14 @@ def suggested_recipe(
     on_error: OnError = "fail",
     on_note: OnMessage = ignore_message,
     on_left_out: OnMessage = ignore_message,
+    on_skipped: OnMessage = ignore_message,
 ) -> str:
     """Return a recipe, as YAML, that builds these logs without changes; see `open_all`.
 
     Args:
         on_error: under "fail", the recipe salvages logs with a file called .active.
         on_left_out: called with unusable topics, and why; these are also comments in the recipe.
+        on_skipped: see `group_logs`.
     """
     from logloom.transforms.suggest.recipe import suggest  # needed by recipes only
 
@@ -266,7 +273,9 @@ def suggested_recipe(
         uri.endswith(ACTIVE) for files in group_logs(logs, storage_options) for uri in files.uris
     ):
         on_error = "salvage"  # what its recorder hasn't closed has no index, and mostly a torn end
-    opened, skipped = open_all(logs, storage_options, on_error, on_note, lists_unusable=True)
+    opened, skipped = open_all(
+        logs, storage_options, on_error, on_note, lists_unusable=True, on_skipped=on_skipped
+    )
     set_back = {
         log_id: places[0].words
         for log_id, log in opened.items()

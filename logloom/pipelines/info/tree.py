@@ -121,9 +121,12 @@ def draw_trees(
     storage_options: Mapping[str, Any],
     on_error: OnError = "fail",
     on_note: OnMessage = ignore_message,
+    on_skipped: OnMessage = ignore_message,
 ) -> list[TreeDescription]:
     """Draw the frames of each log; see `logloom.pipelines.info.info.open_all`."""
-    opened, _ = open_all(logs, storage_options, on_error, on_note, takes_unfinished=True)
+    opened, _ = open_all(
+        logs, storage_options, on_error, on_note, takes_unfinished=True, on_skipped=on_skipped
+    )
     return [_tree_of(log_id, log) for log_id, log in opened.items()]
 
 

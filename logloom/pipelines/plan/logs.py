@@ -136,7 +136,7 @@ class PlanLogs(Mapping[str, Outline]):
         self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
-        self._known_bags = folders.known_bags
+        self._known_bags, self._folder_notes = folders.known_bags, folders.notes
         access = access_to(store.options, found)
         self.unsettled = set[str]()
         self.shortened: dict[str, str] = {}
@@ -294,9 +294,9 @@ class PlanLogs(Mapping[str, Outline]):
         others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
         return any(self.tombstones.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
 
-    def table_notes(self) -> list[str]:
-        """See `unused_tables`."""
-        return unused_tables(self._recipe, self._found)
+    def pattern_notes(self) -> list[str]:
+        """See `Folders.notes` and `unused_tables`."""
+        return [*self._folder_notes, *unused_tables(self._recipe, self._found)]
 
     def label_notes(self, staying: Collection[str]) -> Iterator[Notice]:
         """Return notes on vanished labels; and see `RecipeLabels.notes`."""

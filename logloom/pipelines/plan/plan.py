@@ -83,7 +83,8 @@ def load_recipe(
         logs: URIs or globs instead of the recipe's `logs`; none keeps these.
         logs_by: the option that gives them, for messages.
         on_error, hash: instead of the recipe's; None keeps these.
-        on_left_out: called with each topic that the suggested recipe leaves out.
+        on_left_out: called with each topic that the suggested recipe leaves out, and with what is no log in a
+            folder of logs.
 
     Returns:
         The recipe, and the folder that its relative URIs start from; None is the current one.
@@ -104,7 +105,13 @@ def load_recipe(
         from logloom.pipelines.info.info import suggested_recipe
 
         # The plan and the build report logs that are skipped or salvaged.
-        text = suggested_recipe(sources, storage_options or {}, on_error or "fail", on_left_out=on_left_out)
+        text = suggested_recipe(
+            sources,
+            storage_options or {},
+            on_error or "fail",
+            on_left_out=on_left_out,
+            on_skipped=on_left_out,
+        )
         recipe = Recipe.from_yaml(text, source="suggested recipe")
     if logs:
         recipe, base = recipe.with_logs(logs, logs_by), None
@@ -407,7 +414,7 @@ def _notes(
     mended = [log.task.log_id for log in planned if log.task.replaces is not None]
     yield from notes_of("mended", _mended_note(mended))
     yield from notes_of("waiting", _waiting(job.store, recipe, logs, before))
-    yield from notes_of("patterns", logs.table_notes())
+    yield from notes_of("patterns", logs.pattern_notes())
     if planned:
         yield from _video_notes(job.plan, logs.opened[planned[0].task.log_id])
 

@@ -3,6 +3,7 @@
 import pathlib
 import re
 import sys
+import urllib.parse
 from fractions import Fraction
 
 import fsspec
@@ -49,7 +50,7 @@ def test_all_that_matches_nothing_is_said_at_once_with_its_line(tmp_path):
     assert [line.split(" ")[0] for line in lines] == ["recipe.yaml:3:", "recipe.yaml:4:", "recipe.yaml:5:"]
     assert "*.mcap: matches nothing" in lines[0]
     assert "gone.bag: there is no such file or folder" in lines[1]
-    assert "no installed part reads a log that is this folder; there are" in lines[2]
+    assert "no installed part reads a log that is this folder, nor one that is in it; there are" in lines[2]
 
 
 def test_a_file_beside_its_metadata_stands_for_the_folder(tmp_path):
@@ -62,10 +63,73 @@ def test_a_file_beside_its_metadata_stands_for_the_folder(tmp_path):
         assert [pathlib.Path(uri).name for uri in found[0].uris] == ["drive_0.mcap", "drive_1.mcap"]
 
 
-def test_a_name_with_brackets_is_found_as_it_is(tmp_path):
-    touch(tmp_path, "drive[1].mcap")
-    (log,) = expand_logs(recipe(["drive[1].mcap"]), str(tmp_path))
-    assert log.log_id == "drive[1]"
+NAMES = ["100%", "c%20d", "a#b", "a?b", "a*b", "x[1]", "[ab]", "sp ace"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_exists_is_no_pattern_and_is_not_decoded(tmp_path, name):
+    touch(tmp_path, *(f"{one}.mcap" for one in [*NAMES, "a_b", "x1", "a", "c d", "b"]))
+    (log,) = expand_logs(recipe([f"{name}.mcap"]), str(tmp_path))
+    assert (log.log_id, log.uris) == (name, (str(tmp_path / f"{name}.mcap"),))
+    (log,) = group_logs([f"file://{urllib.parse.quote(str(tmp_path / name))}.mcap"])
+    assert (log.log_id, log.uris) == (name, (str(tmp_path / f"{name}.mcap"),))
+    left = expand_logs(recipe(["*.mcap", f"!{name}.mcap"]), str(tmp_path))
+    assert len(left) == len(NAMES) + 4
+    assert name not in left.ids.to_pylist()
+
+
+def test_a_name_that_does_not_exist_is_a_pattern(tmp_path):
+    touch(tmp_path, "a_b.mcap", "x1.mcap", "x2.mcap", "x[3].mcap")
+    logs = expand_logs(recipe(["a?b.mcap", "x[1].mcap", "x[[]*.mcap"]), str(tmp_path))
+    assert logs.ids.to_pylist() == ["a_b", "x1", "x[3]"]
+
+
+@pytest.mark.parametrize("scheme", ["", "memory://"])
+def test_the_folder_of_a_recipe_is_no_pattern(tmp_path, scheme):
+    folder = f"{scheme}{tmp_path}/campaign [winter] *"
+    for place in (folder, f"{scheme}{tmp_path}/campaign w x"):
+        for name in ("raw/a.mcap", "raw/b.mcap", "raw/x[1].mcap", "raw/x1.mcap"):
+            with fsspec.open(f"{place}/{name}", "wb", **({} if scheme else {"auto_mkdir": True})):
+                pass
+    logs = expand_logs(recipe(["raw/*.mcap", "!raw/b.mcap", "!raw/x[1].mcap"]), folder)
+    assert {uri.removeprefix(f"{folder}/") for log in logs for uri in log.uris} == {
+        "raw/a.mcap",
+        "raw/x1.mcap" if not scheme else "raw/x[1].mcap",  # only on a disk does an exclusion look
+    }
+    (log,) = expand_logs(recipe(["raw/x[1].mcap"]), folder)
+    assert log.log_id == "x[1]"
+
+
+def test_a_folder_that_is_no_log_gives_the_logs_in_it(tmp_path):
+    touch(tmp_path, "night/a.mcap", "night/b.bag", "night/notes.txt", "night/plan.csv", "night/.hidden.mcap")
+    touch(tmp_path, "night/split/c_0.mcap", "night/split/c_1.mcap", "night/empty/x.txt", "night/t/gps.csv")
+    (tmp_path / "night/bag").mkdir()
+    (tmp_path / "night/bag/metadata.yaml").write_text("rosbag2_bagfile_information:\n  version: 5\n")
+    touch(tmp_path, "night/bag/d.mcap")
+    skipped = []
+    found = group_logs([str(tmp_path / "night")], None, skipped.append)
+    assert found.ids.to_pylist() == ["a", "b", "bag", "split", "t"]
+    assert [uri.removeprefix(f"{tmp_path}/night/") for log in found for uri in log.uris] == [
+        *("a.mcap", "b.bag", "bag/d.mcap", "split/c_0.mcap", "split/c_1.mcap", "t/gps.csv")
+    ]
+    assert skipped == [f"{tmp_path}/night: skipped 3 names that no log has: empty, notes.txt, plan.csv"]
+    assert len(group_logs([str(tmp_path / "nigh?")])) == 5
+    assert len(group_logs([str(tmp_path / "night/*")])) == 7  # a glob takes all files that match
+    with pytest.raises(UsageError, match=r"nor one that is in it; .* Name the files below it"):
+        group_logs([str(tmp_path)])
+
+
+def test_folders_that_exist_are_no_patterns(tmp_path):
+    touch(tmp_path, "day [1]/a.mcap", "day 1/b.mcap", "day [1]/deep/[x]/c.mcap", "day [1]/deep/x/d.mcap")
+    for pattern, found in [
+        ("day [1]/*.mcap", ["a"]),
+        ("day [[]1]/*.mcap", ["a"]),
+        ("day ?/*.mcap", ["b"]),
+        ("day [1]/**/*.mcap", ["a", "c", "d"]),
+        ("day [1]/*/[x]/*.mcap", ["d"]),
+        ("day [1]/deep/[x]/*.mcap", ["c"]),
+    ]:
+        assert [log.log_id for log in group_logs([f"{tmp_path}/{pattern}"])] == found, pattern
 
 
 def test_other_file_systems_keep_their_scheme():

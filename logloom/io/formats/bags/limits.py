@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.bags.files import ByteFile
-from logloom.io.storage.files import File, path_of
+from logloom.io.storage.files import File
+from logloom.uris import path_of
 
 _TWO = struct.Struct("<QQ")
 

@@ -15,6 +15,7 @@ from logloom.errors import UsageError
 from logloom.io.formats.l5kit.dtypes import HOST_LENGTH
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.metadata import with_text_keys
+from logloom.uris import without_query
 from logloom.validation import Duration, OneOrKeys
 
 MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from rows that were read of it
@@ -120,7 +121,7 @@ def host_of(options: L5KitOptions, log_uri: str, log_id: str) -> str:
     Raises:
         UsageError: it is longer than 16 characters.
     """
-    folder = log_uri.split("?", 1)[0].rstrip("/").rpartition("/")[0]
+    folder = without_query(log_uri).rstrip("/").rpartition("/")[0]
     stem = file_name_of(log_uri).partition(".")[0] or file_name_of(log_uri)
     names = {"stem": stem, "parent": file_name_of(folder) if folder else "", "log_id": log_id}
     names["path"] = f"{folder.split('://', 1)[-1]}/{stem}"

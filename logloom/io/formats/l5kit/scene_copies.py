@@ -23,7 +23,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.l5kit.chunked_dataset import ChunkedDataset
 from logloom.io.formats.l5kit.dtypes import ARRAYS
 from logloom.io.storage.filesystems import explained
-from logloom.uris import is_local
+from logloom.uris import is_local, path_of
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ def _appearing(path: str) -> Iterator[ChunkedDataset]:
     """An empty dataset to write, that takes the place `path` only if the block succeeds."""
     if not is_local(path):
         raise UsageError(f"{path}: a new dataset is written to a disk; copy it there afterwards")
-    target = pathlib.Path(path.split("://", 1)[-1])
+    target = pathlib.Path(path_of(path))
     if target.exists():
         raise UsageError(f"{target}: there is something already; name another place, or remove it")
     with explained(str(target)):

@@ -24,7 +24,7 @@ from logloom.io.rows.chain import UnitsSource
 from logloom.io.rows.inference.files import RawRows
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
-from logloom.io.storage.braces import braceexpand
+from logloom.io.storage.braces import files_named
 from logloom.io.storage.folders import files_of, walk
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
@@ -93,7 +93,7 @@ class ParquetFormat(Format):
         if names := store.names():
             is_keyed = any("=" in name for name in names)
             return bool(walk(store, SUFFIXES, depth=8 if is_keyed else 1))
-        return braceexpand(store.uri)[0].lower().endswith(SUFFIXES)
+        return files_named(store.uri)[0].lower().endswith(SUFFIXES)
 
     def units(self, store: Store) -> Sequence[ParquetReader]:
         """The files, by name."""

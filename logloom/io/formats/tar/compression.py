@@ -24,7 +24,7 @@ from logloom.errors import DatasetError, StorageError
 from logloom.io.formats.tar.stream import compression_of, open_stream
 from logloom.io.storage.files import File
 from logloom.io.storage.filesystems import explained, filesystem
-from logloom.uris import is_local
+from logloom.uris import is_local, path_of
 
 MAX_BYTES = 64 << 30  # of a shard, unpacked: one that holds more is a bomb, or no shard to read rows from
 _STEP = 4 << 20
@@ -54,7 +54,7 @@ def unpacked(source: File, options: Mapping[str, Any] | None) -> File:
 def _state_of(uri: str, options: Mapping[str, Any] | None) -> str:
     """A name that changes with the file."""
     if is_local(uri):
-        place = os.path.realpath(uri.split("://", 1)[-1])
+        place = os.path.realpath(path_of(uri))
         stat = os.stat(place)
         state = f"{place} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
     else:

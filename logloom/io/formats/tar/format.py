@@ -20,7 +20,7 @@ from logloom.io.formats.unit_summary import Closed, check_unit
 from logloom.io.rows.flat_lists import flat_problems
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
-from logloom.io.storage.braces import braceexpand
+from logloom.io.storage.braces import files_named
 from logloom.io.storage.folders import files_of
 from logloom.io.storage.metadata import ChosenColumns, Count
 from logloom.io.storage.store import Store
@@ -101,7 +101,7 @@ class TarFormat(Format):
         """Whether a folder holds shards, or a URI names them."""
         from logloom.io.formats.tar.stream import SUFFIXES
 
-        names = store.names() or braceexpand(store.uri)[:1]
+        names = store.names() or files_named(store.uri)[:1]
         return any(name.lower().endswith(SUFFIXES) for name in names)
 
     def declared_units(self, store: Store, schema: Schema) -> Sequence[RowSource]:

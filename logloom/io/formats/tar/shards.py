@@ -30,7 +30,7 @@ from logloom.io.rows.inference.files import DatasetPiece, RawRows, absent
 from logloom.io.rows.inference.types import RawColumn
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
-from logloom.io.storage.braces import braceexpand
+from logloom.io.storage.braces import files_named
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.folders import content_of, files_of
 from logloom.io.storage.store import Store
@@ -180,7 +180,7 @@ def open_shards(store: Store) -> RowSource:
         DatasetError: a shard is damaged.
     """
     uris = [store.uri_of(name) for name in store.names() if name.lower().endswith(SUFFIXES)]
-    uris = uris or braceexpand(store.uri)
+    uris = uris or files_named(store.uri)
     shards = ShardsSource(store.uri, uris, store.options)
     if len(shards):
         first = shards.reader.row(0, (META,))

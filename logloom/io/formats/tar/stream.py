@@ -22,7 +22,7 @@ from logloom.io.formats.tar.members import TarCutShort, group, walk
 from logloom.io.storage.faults import fault_of
 from logloom.io.storage.filesystems import filesystem
 from logloom.io.storage.remote.range_requests import failure
-from logloom.uris import is_local
+from logloom.uris import is_local, path_of
 
 _STEP = 16 << 20  # what is read at a time of a member that claims to be large
 _BUFFER = 256 << 10
@@ -60,7 +60,7 @@ def open_stream(
         return decompressed(_buffered(_Pipe(name[len(PIPE) :])), name)
     try:
         if is_local(name):
-            raw = open(name.split("://", 1)[-1], "rb", buffering=_BUFFER)  # noqa: SIM115
+            raw = open(path_of(name), "rb", buffering=_BUFFER)  # noqa: SIM115
         else:
             fs, path = filesystem(name, options)
             raw = fs.open(path, "rb")

@@ -25,7 +25,7 @@ from logloom.io.storage.files import open_local
 from logloom.io.storage.filesystems import filesystem, with_access
 from logloom.io.storage.remote.range_requests import failure, fetch, fetch_many, runs
 from logloom.io.storage.threads import ahead
-from logloom.uris import chained, is_local, shown
+from logloom.uris import chained, is_local, path_of, shown
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -45,7 +45,7 @@ class LogFile:
         """
         self.uri = shown(uri)
         self._storage_options = dict(with_access(storage_options, [uri]))
-        self._local = uri.split("://", 1)[-1] if is_local(uri) else None
+        self._local = path_of(uri) if is_local(uri) else None
         self._identity: tuple[str, int, str] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

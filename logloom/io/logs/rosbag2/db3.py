@@ -40,9 +40,9 @@ from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions, unfinished_words
 from logloom.io.logs.rosbag2.local_copies import UnpackedFile
 from logloom.io.logs.rosbag2.sqlite_pages import REFUSALS, PagedFile, connected, leaves, limit_steps, tails
-from logloom.io.storage.files import path_of
 from logloom.io.storage.filesystems import with_credentials
 from logloom.io.storage.remote.retries import is_forbidden
+from logloom.uris import path_of
 
 MAGIC = b"SQLite format 3\0"
 STRETCH_BYTES = 4 << 20  # payloads of one stretch

@@ -29,6 +29,7 @@ from logloom.io.logs.table_files import PARQUET, csv_text
 from logloom.io.logs.table_files.arrow_sizes import RecordBatch, decompressed_size, record_batches
 from logloom.io.logs.table_files.columns import definition_of
 from logloom.text import near_to, some_of
+from logloom.uris import without_query
 from logloom.values import dataclass
 
 _NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches
@@ -89,7 +90,7 @@ def table_file(uri: str, options: OpenOptions, how: TableDialect = TableDialect(
     """
     file = LogFile(uri, options.storage_options)
     for suffix, kind in _KINDS.items():
-        if uri.split("?", 1)[0].endswith(suffix):
+        if without_query(uri).endswith(suffix):
             return kind(file, options, how)
     head = file.read(0, min(8, file.size))
     return (ParquetTable if head.startswith(PARQUET) else FeatherTable)(file, options, how)

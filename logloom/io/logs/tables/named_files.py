@@ -26,7 +26,7 @@ from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.table_files.columns import present, top_level, values_of
 from logloom.io.logs.table_files.files import TableFile
 from logloom.io.storage.filesystems import filesystem
-from logloom.uris import is_local
+from logloom.uris import is_local, path_of
 
 NAME = "file"
 TRIED = 4  # texts of a column that are tried as names
@@ -67,8 +67,8 @@ def _uri(folder: str, name: str) -> str:
         raise LogReadError(f"{folder}: a row names the file {name!r}, which is not a name within this folder")
     uri = f"{folder}/{name}"
     if is_local(uri):
-        root = os.path.realpath(folder.split("://", 1)[-1])
-        path = os.path.realpath(uri.split("://", 1)[-1])
+        root = os.path.realpath(path_of(folder))
+        path = os.path.realpath(path_of(uri))
         if os.path.commonpath([root, path]) != root:  # a link to the outside
             raise LogReadError(f"{folder}: a row names the file {name!r}, which is outside this folder")
     return uri
