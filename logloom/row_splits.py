@@ -1,7 +1,7 @@
 """Splits of rows by place, time or value: functions of arrays.
 
 Here: `RowSplit`, the settings; `labels_by_place`, `labels_by_time`, `labels_by_value`;
-checks of columns to split by.
+checks of columns to split by; `listing_split`, for whole logs.
 Elsewhere: builds that split rows (logloom.transforms.rows.row_stream), splits of an existing dataset
 (logloom.datasets.splits.split), splits of whole logs (logloom.recipe.logs).
 
@@ -16,6 +16,7 @@ alone:
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -40,6 +41,19 @@ Shares = Mapping[str, Decimal]
 
 _MOST = 2**52  # numbers of cells beyond which floats can't distinguish places
 _METRES = ("", "m", "metre", "metres", "meter", "meters")
+
+
+def listing_split(log_id: str, listed: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the split whose list names a log, or else the first with a pattern of its name; None for none.
+
+    >>> listing_split("take_003", {"test": ["take_*"], "val": ["take_003", "take_004"]})
+    'val'
+    """
+    for is_listed in (str.__eq__, fnmatch.fnmatchcase):
+        for split, logs in listed.items():
+            if any(is_listed(log_id, log) for log in logs):
+                return split
+    return None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Elsewhere: finding files, and templates of names (logloom.io.logs.match); what l
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from logloom.io.catalog.log_tables import catalogued
 from logloom.io.logs import match
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.interface import Alternatives, OpenOptions, Redactions
+from logloom.io.logs.listings import MAGIC
 from logloom.io.logs.log_list import LogList
 from logloom.io.logs.match import FoundLog
 from logloom.io.logs.passes import pass_named
@@ -28,6 +29,8 @@ from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import Recipe
 from logloom.recipe.patterns import named_groups
 from logloom.recipe.sections import TEMPLATE_NAMES, LogName, LogTable, name_problem
+from logloom.row_splits import listing_split
+from logloom.text import near_to
 
 _SHOWN = 20  # problems of a catalogue
 
@@ -122,6 +125,25 @@ def unused_tables(recipe: Recipe, logs: LogList) -> list[str]:
         for how in dialects
         if how not in used
     ]
+
+
+def check_listed_splits(recipe: Recipe, logs: LogList, before: Collection[str] = ()) -> None:
+    """Raise a RecipeError for each name in a list of `split` that no log has.
+
+    Args:
+        before: those of these names that the latest version has.
+    """
+    if recipe.split is None or ("logs",) in recipe.places.options:  # a trial on other logs
+        return
+    named = {log: (split, i) for split, names in recipe.split.listed.items() for i, log in enumerate(names)}
+    missing = [log for log, row in zip(named, logs.rows_of(list(named)), strict=True) if row < 0]
+    missing = [log for log in missing if not (MAGIC.search(log) or log in before)]
+    if missing:
+        known = logs.ids.to_pylist()
+        raise recipe.places.error(
+            Mistake(("split", *named[log]), f"no log has the log_id {log!r}{near_to(log, known)}")
+            for log in missing[:_SHOWN]
+        )
 
 
 def _check_passes(recipe: Recipe, logs: LogList) -> None:
@@ -262,6 +284,8 @@ def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "",
     by = recipe.split.by
     assert isinstance(by, str)
     value = log_id = pass_named(log_id).log_id if recipe.time.set_back == "split" else log_id
+    if (own := listing_split(log_id, recipe.split.listed)) is not None:
+        return own
     if by != "log_id":
         index = catalogued(catalogue).index
         # {path} is that of the URI, even if the table has a column of that name.

@@ -170,7 +170,7 @@ class Recipe(RecipePart):
         URIs of logs have no credentials, as versions store it. JSON objects are unordered, so relevant orders
         are stored separately, under `order`.
         """
-        order = {"columns": list(self.columns), "split": list(self.split.shares) if self.split else []}
+        order = {"columns": list(self.columns), "split": self.split.names if self.split else []}
         data = {**self.model_dump(mode="json", by_alias=True), "order": order}
         if isinstance(self.logs, LogTable):
             data["logs"]["table"] = shown(self.logs.table)

@@ -26,7 +26,7 @@ from logloom.recipe.values import (
     Moment,
     Percent,
     Rate,
-    Share,
+    ShareOrLogs,
     Size,
     decimal_text,
     distance,
@@ -39,6 +39,7 @@ from logloom.row_splits import RowSplit
 from logloom.validation import OneOrKeys
 
 TEMPLATE_NAMES = ("stem", "parent", "path")
+REST = "train"  # the split of logs that no list names, if none has a share
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -237,7 +238,7 @@ class ByColumn(RecipePart):
 
 
 class Split(RecipePart):
-    """`split`: names and shares, which sum to 1.
+    """`split`: names with shares, which sum to 1, or with lists of logs, which come first.
 
     Attributes:
         by: what decides. For whole logs: a template of log_id, URI, and columns that the table of `logs` has
@@ -248,7 +249,7 @@ class Split(RecipePart):
     """
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Share]
+    __pydantic_extra__: dict[str, ShareOrLogs]
 
     by: OneOrKeys[Annotated[str, text_check(_split_by_problem)], ByColumn] = "log_id"
     position: Annotated[str, Field(min_length=1)] | None = None
@@ -267,7 +268,20 @@ class Split(RecipePart):
 
     @property
     def shares(self) -> dict[str, Decimal]:
-        return dict(self.__pydantic_extra__)
+        """Shares of what no list names; all of it is in `REST` if no share is given."""
+        given = self.__pydantic_extra__.items()
+        found = {name: part for name, part in given if isinstance(part, Decimal)}
+        return found or ({REST: Decimal(1)} if self.listed else {})
+
+    @property
+    def listed(self) -> dict[str, tuple[str, ...]]:
+        """Lists of log_ids, and of patterns of them."""
+        return {name: part for name, part in self.__pydantic_extra__.items() if isinstance(part, tuple)}
+
+    @property
+    def names(self) -> list[str]:
+        """All names, in order."""
+        return list(dict.fromkeys([*self.__pydantic_extra__, *self.shares]))
 
     @property
     def of_rows(self) -> RowSplit | None:
@@ -285,12 +299,30 @@ class Split(RecipePart):
 
     @model_validator(mode="after")
     def _sums_to_one(self) -> Self:
-        for name in self.shares:
+        for name in self.names:
             if problem := name_problem(name):
                 raise ValueError(problem)
         total = sum(self.shares.values(), Decimal(0))
         if total != 1:
-            raise ValueError(f"the shares sum to {decimal_text(total)}, not to 1")
+            of = " of the logs that no list names" if self.listed else ""
+            raise ValueError(f"the shares{of} sum to {decimal_text(total)}, not to 1")
+        return self
+
+    @model_validator(mode="after")
+    def _lists_make_sense(self) -> Self:
+        if self.listed and self.of_rows is not None:
+            raise ValueError(
+                f"{min(self.listed)}: lists logs, and `by` splits rows; leave out one of the two"
+            )
+        if REST in self.listed and REST in self.shares:
+            raise ValueError(
+                f"{REST}: no split takes the logs that no list names; give one a share, such as `rest: 1`"
+            )
+        seen: dict[str, str] = {}
+        for name, logs in self.listed.items():
+            for log in logs:
+                if seen.setdefault(log, name) != name:
+                    raise ValueError(f"{name}: {log!r} is in {seen[log]}, too; leave it out of one")
         return self
 
     @model_validator(mode="after")

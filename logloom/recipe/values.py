@@ -194,6 +194,19 @@ def share(value: Any) -> Decimal:
     return part
 
 
+def share_or_logs(value: Any) -> Decimal | tuple[str, ...]:
+    """Parse a share, or a list of log_ids and patterns of them."""
+    if isinstance(value, list | tuple):
+        if not value or not all(isinstance(name, str) and name for name in value):
+            raise ValueError("a list of logs has the log_id of at least one, as text")
+        return tuple(value)
+    try:
+        return share(value)
+    except ValueError as error:
+        is_name = isinstance(value, str) and not _QUANTITY.fullmatch(value)
+        raise ValueError(f"{error}, or a list of logs, like [{value}]" if is_name else str(error)) from None
+
+
 def percent(value: Any) -> Decimal:
     """Parse a share written as "1%"."""
     match = _QUANTITY.fullmatch(value.removesuffix("%")) if isinstance(value, str) else None
@@ -247,6 +260,10 @@ def _shown(value: Any) -> str:
     return shortened(value.text if isinstance(value, ExactFloat) else repr(value))
 
 
+def _share_or_logs(value: Decimal | tuple[str, ...], info: SerializationInfo) -> Any:
+    return list(value) if isinstance(value, tuple) else _number(value, info)
+
+
 def _number(value: Decimal, info: SerializationInfo) -> int | ExactFloat | str:
     if value == int(value):
         return int(value)
@@ -279,4 +296,9 @@ Moment = Annotated[
 Size = Annotated[int, BeforeValidator(size), PlainSerializer(size_text, return_type=Any)]
 Rate = Annotated[Decimal, BeforeValidator(rate), PlainSerializer(_number, return_type=Any)]
 Share = Annotated[Decimal, BeforeValidator(share), PlainSerializer(_number, return_type=Any)]
+ShareOrLogs = Annotated[
+    Decimal | tuple[str, ...],
+    BeforeValidator(share_or_logs),
+    PlainSerializer(_share_or_logs, return_type=Any),
+]
 Percent = Annotated[Decimal, BeforeValidator(percent), PlainSerializer(_percent_text, return_type=Any)]

@@ -8,9 +8,10 @@ Elsewhere: which split a row falls into (logloom.row_splits), splits that builds
 from __future__ import annotations
 
 import datetime
+import fnmatch
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -30,17 +31,19 @@ from logloom.row_splits import (
     labels_by_place,
     labels_by_time,
     labels_by_value,
+    listing_split,
     position_problem,
     value_problem,
 )
 from logloom.schema import ColumnType
+from logloom.text import near_to
 
 _ROWS_AT_ONCE = 1 << 16
 
 
 def split(
     rows: Dataset[Any],
-    shares: Mapping[str, float | str],
+    shares: Mapping[str, float | str | Sequence[str]],
     *,
     by: str,
     cell: Time | None = None,
@@ -60,6 +63,8 @@ def split(
     Args:
         rows: any dataset; `window` and `map` come after.
         shares: by name; they sum to 1. Cells are shared out by a hash, so shares of rows come near with many.
+            By "log_id", a list instead of a share names logs, or patterns of them: `{"train": 1, "val":
+            ["take_003"]}`.
         by: "place", "time", or the name of a column of texts or whole numbers, whose value decides.
         cell: on a side: metres, or time, as a text ("24h") or in seconds.
         gap: metres, or time; at most a cell.
@@ -71,7 +76,12 @@ def split(
     """
     if rows.is_mapped or rows.window_steps:
         raise UsageError("split: the dataset has windows or was mapped; split first, then window or map")
-    exact = _exact(shares)
+    listed = {
+        name: part for name, part in shares.items() if not isinstance(part, float | int | str | Decimal)
+    }
+    if listed and by != "log_id":
+        raise UsageError(f"split: {min(listed)} lists logs, which goes with by='log_id'")
+    exact = _exact({name: part for name, part in shares.items() if name not in listed})
     source = rows.source
     if by in ("place", "time"):
         length, apart = _lengths(by, cell, gap)
@@ -83,8 +93,31 @@ def split(
             labels = labels_by_time(source.stamps, length, apart, exact)
     else:
         labels = _by_value(rows, by, exact)
+    names = [*exact, *listed]
+    if listed:
+        labels = _with_listed(rows, labels, listed, names)
     own = labels[rows.positions]
-    return {name: rows.apart(own == number, labels) for number, name in enumerate(exact)}
+    return {name: rows.apart(own == names.index(name), labels) for name in shares}
+
+
+def _with_listed(
+    rows: Dataset[Any], labels: Labels, listed: Mapping[str, Sequence[str]], names: Sequence[str]
+) -> Labels:
+    """Return the labels of rows, with those of listed logs replaced.
+
+    Raises:
+        UsageError: no log has a listed name.
+    """
+    stretches = rows.source.stretches
+    known = list(stretches.log_ids)
+    for split_name, logs in listed.items():
+        for log in logs:
+            if not any(fnmatch.fnmatchcase(log_id, log) or log_id == log for log_id in known):
+                raise UsageError(f"split: {split_name}: no log has the log_id {log!r}{near_to(log, known)}")
+    found = (listing_split(log_id, listed) for log_id in known)
+    numbers = np.array([-1 if name is None else names.index(name) for name in found], np.int32)
+    own = np.repeat(numbers, stretches.counts)
+    return np.where(own < 0, labels, own)
 
 
 def _lengths(by: str, cell: Time | None, gap: Time) -> tuple[float, float]:
@@ -102,7 +135,7 @@ def _lengths(by: str, cell: Time | None, gap: Time) -> tuple[float, float]:
     return float(length), float(apart)
 
 
-def _exact(shares: Mapping[str, float | str]) -> dict[str, Decimal]:
+def _exact(shares: Mapping[str, Any]) -> dict[str, Decimal]:
     try:
         exact = {name: Decimal(str(share)) for name, share in shares.items()}
         are_shares = all(0 < share <= 1 for share in exact.values()) and sum(exact.values()) == 1

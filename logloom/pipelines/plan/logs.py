@@ -44,7 +44,13 @@ from logloom.pipelines.plan.next_version import Before
 from logloom.pipelines.plan.vanished_labels import label_types_before, settle_vanished_labels
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
-from logloom.recipe.logs import expand_logs, open_options, split_of, unused_tables
+from logloom.recipe.logs import (
+    check_listed_splits,
+    expand_logs,
+    open_options,
+    split_of,
+    unused_tables,
+)
 from logloom.schema import ColumnType
 from logloom.text import counted
 from logloom.transforms.rows.accounts import check_clock
@@ -136,6 +142,7 @@ class PlanLogs(Mapping[str, Outline]):
         self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
+        check_listed_splits(recipe, found, before.having(_listed_logs(recipe)))
         self._known_bags, self._folder_notes = folders.known_bags, folders.notes
         access = access_to(store.options, found)
         self.unsettled = set[str]()
@@ -536,6 +543,11 @@ class PlanLogs(Mapping[str, Outline]):
         if known:
             memory = memory.with_more([Memory.of(self.options.known_by, self._topics, known)])
         return None if memory.is_same(self._before) else memory
+
+
+def _listed_logs(recipe: Recipe) -> list[str]:
+    """Return the names in lists of `split`."""
+    return [] if recipe.split is None else [log for logs in recipe.split.listed.values() for log in logs]
 
 
 def _without(found: LogList, log_ids: Collection[str]) -> LogList:

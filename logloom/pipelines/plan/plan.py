@@ -415,6 +415,9 @@ def _notes(
     yield from notes_of("mended", _mended_note(mended))
     yield from notes_of("waiting", _waiting(job.store, recipe, logs, before))
     yield from notes_of("patterns", logs.pattern_notes())
+    if recipe.split is not None and recipe.split.listed:
+        rest = " and ".join(map(repr, recipe.split.shares))
+        yield Notice(f"split: logs that no list names, those of later builds too, go to {rest}", kind="split")
     if planned:
         yield from _video_notes(job.plan, logs.opened[planned[0].task.log_id])
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from logloom.io.catalog.manifest import Manifest
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.pipelines.plan.next_version import Before
+from logloom.recipe.yaml import flow
 from logloom.text import counted
 from logloom.transforms.rows.notices import BuildWarning
 
@@ -77,10 +79,10 @@ def in_words(counts: Counts, *, is_guessed: bool = False) -> str:
 
 def planned_warnings(plan: BuildPlan) -> list[BuildWarning]:
     """`built_warnings` for a plan, without what is known only after a build."""
-    counts = planned_splits(plan)
-    if splits_rows(plan.job.recipe):
+    counts, recipe = planned_splits(plan), plan.job.recipe
+    if splits_rows(recipe):
         return [] if plan.logs or plan.left else _warnings(empty_row_splits(counts))
-    return _warnings(empty_splits(counts, {task.split for task in plan.left}))
+    return _warnings(empty_splits(counts, {task.split for task in plan.left}, recipe_parts(recipe)))
 
 
 def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[BuildWarning]:
@@ -89,12 +91,26 @@ def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[BuildWarni
     Args:
         recipe: as its manifest has it.
     """
-    return _warnings(empty_row_splits(counts) if splits_rows(recipe) else empty_splits(counts))
+    if splits_rows(recipe):
+        return _warnings(empty_row_splits(counts))
+    return _warnings(empty_splits(counts, (), recipe_parts(recipe)))
+
+
+def recipe_parts(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the share, or the list of logs, of each split of a recipe, as a manifest has it."""
+    given = recipe.get("split") or {}
+    return {name: given.get(name, 1) for name in (recipe.get("order") or {}).get("split") or ()}
 
 
 def _warnings(texts: Iterable[str]) -> list[BuildWarning]:
-    """About shares of data, not about data."""
-    return [BuildWarning(text, is_doubtful=False, kind="split") for text in texts]
+    return [BuildWarning(text, is_doubtful=" gets none of " in text, kind="split") for text in texts]
+
+
+def _with_lists(counts: Counts, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a `split` in which the largest takes the logs that no other one lists."""
+    listed = {name: part for name, part in parts.items() if isinstance(part, list)}
+    rest = max((name for name in counts if name not in listed), key=lambda name: counts[name]["logs"])
+    return {name: 1 if name == rest else listed.get(name, ["LOG_ID"]) for name in counts}
 
 
 def empty_row_splits(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -107,21 +123,28 @@ def empty_row_splits(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     ]
 
 
-def empty_splits(counts: Counts, guessed: Collection[str] = ()) -> list[str]:
+def empty_splits(
+    counts: Counts, guessed: Collection[str] = (), parts: Mapping[str, Any] = MappingProxyType({})
+) -> list[str]:
     """A warning for each split that gets nothing, where another gets something.
 
     Args:
         guessed: splits whose rows are unknown yet.
+        parts: see `recipe_parts`; a split that takes all logs that no list names may get none.
     """
     total = sum(found["logs"] for found in counts.values())
     warnings = []
     for name, found in counts.items():
         if total and not found["logs"]:
-            warnings.append(
-                f"split {name!r} gets none of {counted(total, 'log')}: shares are those of many logs, for a "
-                "hash of its log_id (of `split.by`) decides where a log falls; add logs, or change "
-                "the shares or `by`"
-            )
+            part = parts.get(name)
+            if isinstance(part, list):
+                warnings.append(f"split {name!r}: no log has a name that its list matches; correct {part}")
+            elif part not in (0, 1):
+                warnings.append(
+                    f"split {name!r} gets none of {counted(total, 'log')}: shares are those of many logs, "
+                    "for a hash of its log_id (of `split.by`) decides where a log falls; name logs, as in "
+                    f"`split: {flow(_with_lists(counts, parts))}`, or add logs"
+                )
         elif total and name not in guessed and not any(n for unit, n in found.items() if unit != "logs"):
             warnings.append(f"split {name!r} gets no row of its {counted(found['logs'], 'log')}")
     return warnings

@@ -252,3 +252,18 @@ def test_what_makes_no_sense_is_refused(rows, tmp_path):
         by_place(rows.window([-1, 0]))
     with pytest.raises(UsageError, match="before windows"):
         rows.apart(np.ones(len(rows), bool), np.zeros(3))
+
+
+def test_lists_of_logs_come_before_shares(rows):
+    plain = split(rows, {"train": 0.5, "test": 0.5}, by="log_id")
+    parts = split(rows, {"train": 0.5, "val": ["drive-03", "drive-0[15]"], "test": 0.5}, by="log_id")
+    assert list(parts) == ["train", "val", "test"]
+    logs = {name: set(part.index["log_id"]) for name, part in parts.items()}
+    assert logs["val"] == {"drive-01", "drive-03", "drive-05"}
+    for name in ("train", "test"):
+        assert logs[name] == set(plain[name].index["log_id"]) - logs["val"]
+    assert sum(map(len, parts.values())) == len(rows)
+    with pytest.raises(UsageError, match="val: no log has the log_id 'drive-3'; did you mean drive-0"):
+        split(rows, {"train": 1, "val": ["drive-3"]}, by="log_id")
+    with pytest.raises(UsageError, match="val lists logs, which goes with by='log_id'"):
+        split(rows, {"train": 1, "val": ["drive-03"]}, by="city")

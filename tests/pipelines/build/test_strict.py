@@ -1,6 +1,7 @@
 """Warnings of lost or doubtful data: no option hides them, and `--strict` refuses to commit them."""
 
 import json
+import re
 
 import pytest
 
@@ -116,13 +117,17 @@ def test_strict_leaves_to_on_error_what_becomes_of_damaged_logs(cars):
     assert versions(cars) == [1, 2]
 
 
-def test_strict_commits_a_version_whose_splits_get_nothing(cars):
-    (cars / "recipe.yaml").write_text(f'{RECIPE}split: {{val: 0.5, train: 0.5, by: "{{parent}}"}}\n')
+def test_strict_refuses_a_split_that_gets_no_log_until_its_logs_are_listed(cars):
+    recipe = cars / "recipe.yaml"
+    recipe.write_text(f'{RECIPE}split: {{val: 0.5, train: 0.5, by: "{{parent}}"}}\n')
+    done = run("build", cars, "--strict")
+    assert done.returncode == 1
+    (line,) = set(re.findall("name logs, as in `(.*)`", done.stderr))
+    assert versions(cars) == []
+    recipe.write_text(f"{RECIPE}{line.replace('LOG_ID', 'd01')}\n")
     done = run("build", cars, "--strict", "--json")
-    assert done.returncode == 0
-    said = json.loads(done.stdout)
-    assert len(said["warnings"]) == 1
-    assert said["doubtful"] == []
+    assert (done.returncode, json.loads(done.stdout)["doubtful"]) == (0, [])
+    assert {found["logs"] for found in json.loads(done.stdout)["splits"].values()} == {1, 2}
 
 
 def test_strict_asks_nothing_of_a_version_that_is_up_to_date(cars):
