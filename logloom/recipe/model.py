@@ -29,6 +29,7 @@ from logloom.io.formats.registry import format_named
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents
 from logloom.recipe import checks, yaml
+from logloom.recipe.alternatives import KEY as ALTERNATIVES
 from logloom.recipe.alternatives import OtherNames, in_any, with_first_names
 from logloom.recipe.calibration import expanded
 from logloom.recipe.columns import Column, ColumnName, LabelColumn, RecipePart
@@ -165,13 +166,15 @@ class Recipe(RecipePart):
         return preformatted(f"Recipe {self.name}", self.to_yaml())
 
     def identity_json(self) -> dict[str, Any]:
-        """Return the recipe as JSON with all defaults; `Recipe.model_validate` gives an equal one.
+        """Return the recipe as JSON with defaults; `Recipe.model_validate` gives an equal one.
 
         URIs of logs have no credentials, as versions store it. JSON objects are unordered, so relevant orders
         are stored separately, under `order`.
         """
         order = {"columns": list(self.columns), "split": self.split.names if self.split else []}
         data = {**self.model_dump(mode="json", by_alias=True), "order": order}
+        if self.alternatives == OtherNames():
+            del data[ALTERNATIVES]
         if isinstance(self.logs, LogTable):
             data["logs"]["table"] = shown(self.logs.table)
         else:
