@@ -1,6 +1,7 @@
 """What a build is said to be bound by."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -34,6 +35,32 @@ def test_twice_as_many_ticks_take_twice_as_long_to_decode(planned):
     assert one is not None
     assert many is not None
     assert many.seconds["decoding"] > 10 * one.seconds["decoding"]
+
+
+def test_an_output_that_takes_long_to_encode_is_what_limits(planned, monkeypatch):
+    real = bottleneck.format_named
+
+    class Slow:
+        def __init__(self, form):
+            self.form = form
+
+        def writer(self, *arguments):
+            made = self.form.writer(*arguments)
+            append = made.append
+            made.append = lambda block: (burn(0.2), append(block))
+            return made
+
+    def burn(seconds):
+        until = time.process_time() + seconds
+        while time.process_time() < until:
+            pass
+
+    before = estimated(planned)
+    monkeypatch.setattr(bottleneck, "format_named", lambda name: Slow(real(name)))
+    after = estimated(planned)
+    assert after.name == "encoding"
+    assert after.seconds["encoding"] > 2 * before.seconds["encoding"] > 0
+    assert not (planned.job.store.local / "parts").exists()
 
 
 def test_nothing_is_said_where_nothing_tells(planned):
@@ -77,9 +104,9 @@ def test_one_log_is_opened_once(planned, monkeypatch):
 
 
 def test_what_takes_longest_is_named_with_what_was_assumed():
-    found = Bottleneck({"decoding": 1.0, "disk": 2.0, "network": 0.0}, 2)
+    found = Bottleneck({"decoding": 1.0, "encoding": 0.5, "disk": 2.0, "network": 0.0}, 2)
     assert found.name == "disk"
     assert str(found) == (
-        "disk, by an estimate: decoding 1.0 s (2 at a time, as fast as a sample), "
+        "disk, by an estimate: decoding 1.0 s, encoding 0.5 s (2 at a time, as a sample), "
         "disk 2.0 s (at 500 MB/s, assumed)"
     )
