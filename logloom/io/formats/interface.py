@@ -248,6 +248,18 @@ class Format(FolderKind, Protocol):
         """
         return set()
 
+    def encoded(self, options: Any, schema: Schema) -> dict[str, str]:
+        """List the columns of pixels that this output encodes as PNG for lack of another option.
+
+        Args:
+            options: a value of `Options`.
+            schema: of the rows.
+
+        Returns:
+            By column the line of a recipe by which the output encodes them otherwise; none by default.
+        """
+        return {}
+
     def check_log(self, options: Any, log_id: str, log_uri: str) -> list[str]:
         """List why this output can't store a log of this name, one line each.
 

@@ -419,7 +419,9 @@ def _notes(
         rest = " and ".join(map(repr, recipe.split.shares))
         yield Notice(f"split: logs that no list names, those of later builds too, go to {rest}", kind="split")
     if planned:
-        yield from _video_notes(job.plan, logs.opened[planned[0].task.log_id])
+        log = logs.opened[planned[0].task.log_id]
+        yield from _video_notes(job.plan, log)
+        yield from _png_notes(job, log)
 
 
 def _notes_on_absent(
@@ -455,6 +457,25 @@ def _video_notes(plan: RowPlan, log: Outline) -> Iterator[Notice]:
                 f"first picture; a partition.rows of {rows} or more wastes less"
             )
             yield Notice(text, kind="video", topic=topic, line=f"partition: {{rows: {rows}}}")
+
+
+def _png_notes(job: LogJob, log: Outline) -> Iterator[Notice]:
+    """Return notes on columns of pixels that an output encodes as PNG, with what is quicker."""
+    columns = {column.name: column for column in job.plan.columns}
+    for output, options in job.outputs.items():
+        for name, video in format_named(output).encoded(options, job.schema).items():
+            line, others = video, f"`{video}` makes video"
+            column = columns.get(name)
+            if column is not None and column.spec.adapter == "image":
+                info = log.summary.topics.get(column.topic)
+                is_file = (
+                    info is not None and info.type.endswith("CompressedImage") and not column.spec.resize
+                )
+                line = "field: data" if is_file else "encode: jpg"
+                how = "instead of `as: image` copies the files of its messages" if is_file else "makes JPEG"
+                others = f"`{line}` at {name} {how}, and {others}"
+            text = f"{output}: {name} is pixels, which become PNG: most of the work of a build; {others}"
+            yield Notice(text, kind="png", column=name, topic=column.topic if column else "", line=line)
 
 
 def _warnings(logs: PlanLogs, planned: Sequence[PlannedLog]) -> Iterator[BuildWarning]:

@@ -67,6 +67,14 @@ class LeRobotFormat(StagedFormat):
         images = (one.columns[0] for one in plan_features(options, schema)[0] if one.is_image)
         return {name for name in images if schema.columns[name].kind == "bytes"}
 
+    def encoded(self, options: LeRobotOptions, schema: Schema) -> dict[str, str]:
+        """List the columns of pixels that aren't video."""
+        if options.video != "none":
+            return {}
+        images = (one.columns[0] for one in plan_features(options, schema)[0] if one.is_image)
+        line = "outputs: {lerobot: {video: {codec: h264}}}"
+        return {name: line for name in images if schema.columns[name].kind != "bytes"}
+
     def columns_of(self, options: LeRobotOptions, schema: Schema) -> Schema:
         """Features, `task`, and `split` where rows are split."""
         return mapping_of(options, schema).schema
