@@ -251,7 +251,7 @@ class _Resolving:
                 continue
             if found != column.message_type:
                 kinds = {column.message_type: "in those of the plan", found: f"in log {log_id}"}
-                self._mistakes.append(Mistake((*path, key_of(wanted)), disagreement(kinds)))
+                self._mistakes.append(Mistake((*path, key_of(wanted)), disagreement(kinds, wanted)))
 
     def _topic_column(self, column: ColumnPlan) -> TopicColumn:
         wanted = self._recipe.columns[column.name]
@@ -369,7 +369,7 @@ class _Resolving:
         chosen = max(kinds, key=weight)  # of equals the first, which is that of the first log by name
         if others := sorted(topic.variants.keys() - set(kinds[chosen])):
             same, different = kinds[chosen][0], ", ".join(others[:MAX_NAMED])
-            remedy = remedy_of(dict.fromkeys(found for _, _, found in kinds)).removesuffix("; or ")
+            remedy = remedy_of(dict.fromkeys(found for _, _, found in kinds), column).removesuffix("; or ")
             text = (
                 f"{name}: logs disagree about {column.topic}: the dataset takes {chosen[2]} (log {same}); "
                 f"logs like {different} have another type{f'; to take them, {remedy}' if remedy else ''}"

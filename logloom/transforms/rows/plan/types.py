@@ -50,19 +50,35 @@ WAYS_ON = (
 )
 
 
-def disagreement(kinds: Mapping[ColumnType, str]) -> str:
+def disagreement(kinds: Mapping[ColumnType, str], column: TopicColumn) -> str:
     """Describe types of a field that differ by log, and what to write in the recipe.
 
     Args:
         kinds: where each type is, in words.
     """
     words = " but ".join(f"{kind} {place}" for kind, place in kinds.items())
-    return f"logs disagree about its type: {words}; {remedy_of(kinds)}{WAYS_ON}"
+    return f"logs disagree about its type: {words}; {remedy_of(kinds, column)}{WAYS_ON}"
 
 
-def remedy_of(kinds: Iterable[ColumnType]) -> str:
-    """Return the `dtype` that holds the numbers of several types, in words; "" if they differ in more."""
+def remedy_of(kinds: Iterable[ColumnType], column: TopicColumn) -> str:
+    """Return the `dtype` that holds the numbers of several types, in words; "" if they differ in more.
+
+    Of sub-messages, it is that of the first field that differs, as a column of its own.
+    """
     several = list(kinds)
+    if len(column.field) == 1 and all(kind.dtype.names for kind in several):
+        first, *others = (dict(kind.dtype.fields or {}) for kind in several)
+        for name in first:
+            parts = [fields[name][0] for fields in (first, *others) if name in fields]
+            if (
+                len({*parts}) > 1
+                and len(parts) == len(several)
+                and all(part.kind in "iufb" for part in parts)
+            ):
+                path = column.field[0].removesuffix("[]") + ("[]" if several[0].shape else "")
+                line = f'`{{field: "{path}.{name}", dtype: {np.result_type(*parts).name}}}`'
+                found = " or ".join(map(str, dict.fromkeys(parts)))
+                return f"{name} is {found}: take it as a column of its own, {line}; or "
     if not all(map(is_numeric, several)) or len({replace(kind, dtype=_ANY) for kind in several}) > 1:
         return ""
     wide = np.result_type(*(kind.dtype for kind in several))
@@ -184,7 +200,7 @@ def message_type(
             )
             mistakes.append(Mistake((*path, "topic"), why))
     if len(types) > 1:
-        mistakes.append(Mistake((*path, key), disagreement(types)))
+        mistakes.append(Mistake((*path, key), disagreement(types, column)))
     if mistakes:
         raise MistakenError(*mistakes)
     found = next(iter(types))

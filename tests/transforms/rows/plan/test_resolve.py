@@ -233,6 +233,20 @@ def test_the_error_names_the_dtype_that_holds_all_types(tmp_path, types, remedy)
         assert not [note for note in notes if "disagree" in note.text]
 
 
+def test_sub_messages_that_differ_name_the_field_and_the_column_that_takes_it(tmp_path):
+    logs, separator = {}, "=" * 80
+    for kind in ("float32", "float64"):
+        text = f"car_msgs/Box[] boxes\n{separator}\nMSG: car_msgs/Box\nint32 id\n{kind} score\n"
+        message = (START, {"boxes": [{"id": 1, "score": 0.5}]})
+        topics = {"/boxes": (("car_msgs/msg/Boxes", text), [message])}
+        logs[kind] = open_log([write_log(tmp_path / f"{kind}.mcap", topics)])
+    (line,) = mistakes(recipe("a: {topic: /boxes, field: boxes}"), **logs)
+    keys = 'field: "boxes[].score", dtype: float64'
+    assert f"; score is float32 or float64: take it as a column of its own, `{{{keys}}}`; or " in line
+    plan, _ = resolve(recipe(f"a: {{topic: /boxes, {keys}}}"), logs)
+    assert str(plan.schema.columns["a"]) == "float64[?]"
+
+
 def test_thousands_of_logs_cost_one_look_at_each_definition(log):
     class Counted:
         looks = 0
