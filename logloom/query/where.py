@@ -385,7 +385,7 @@ def finite(word: str, values: Any, index: tuple[int, ...] = ()) -> Mask:
     """(n,) whether all numbers of each row are finite, or whether any is NaN.
 
     Examples:
-        >>> rows = np.array([[1.0, math.nan], [math.inf, 2.0], [3.0, 4.0]])
+        >>> rows = np.array([[1.0, np.nan], [np.inf, 2.0], [3.0, 4.0]])
         >>> finite("isfinite", rows).tolist(), finite("isnan", rows).tolist()
         ([False, False, True], [True, False, False])
     """

@@ -32,7 +32,7 @@ from logloom.recipe.columns import TEXT
 from logloom.recipe.mistakes import Mistake
 from logloom.resample.policies import POLICIES
 from logloom.schema import ColumnType, Schema
-from logloom.text import some_of
+from logloom.text import counted, some_of
 from logloom.transforms.rows.plan.row_plan import is_numeric, row_type
 from logloom.transforms.rows.plan.topics import ResolvedTopic
 from logloom.validation import Path
@@ -289,7 +289,7 @@ def shape_line(
         with contextlib.suppress(*OF_CONTENT):
             last = logs[log_id].last_message(column.topic, spec)
             if len(last) and (length := len(last.take(spec, np.arange(1))[0])):
-                known = f"{length} numbers as the last one of log {log_id}"
+                known = f"{counted(length, 'number')} as the last one of log {log_id}"
                 return f"`shape: [{length}]`, if all lists have {known},"
     return ""
 
