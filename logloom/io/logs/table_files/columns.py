@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from logloom.blocks import Ragged, Values
+from logloom.blocks import Lists, Ragged, Values, fill_missing
 from logloom.errors import UsageError
 from logloom.io.arrow.columns import lists_of_views
 from logloom.io.logs.interface import TABLE_ROW, FieldSpec
@@ -245,7 +245,13 @@ def _held(array: pa.Array, selection: Selection) -> NDArray[np.bool_] | None:
         return held if inner is None else inner if held is None else held & inner
     array = _as_list(array)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if (short := lengths < selection.least).any():
+    short = lengths < selection.least
+    if selection.fills and short.any():
+        found = np.ones(len(array), np.bool_)
+        within = _held(array.filter(pa.array(~short)), selection)
+        found[~short] = True if within is None else within
+        return found if held is None else held & found
+    if short.any():
         held = ~short if held is None else held & ~short
     if held is not None:
         array, lengths = array.filter(pa.array(held)), lengths[held]
@@ -356,6 +362,8 @@ def _values(array: pa.Array, selection: Selection, name: str) -> Values:
     array = _as_list(array)
     lengths = pc.list_value_length(array).to_numpy(zero_copy_only=False).astype(np.int64)
     short = lengths < selection.least
+    if selection.fills and short.any():
+        return _filled(array, selection, name, ~short)
     if short.any():
         row = int(np.argmax(short))
         raise UnfitError(row, f"{name} has {lengths[row]} elements, fewer than {selection.least}")
@@ -374,14 +382,34 @@ def _values(array: pa.Array, selection: Selection, name: str) -> Values:
         raise UnfitError(row, str(error)) from error
     if isinstance(selection.pick, int):
         return values
-    assert isinstance(values, np.ndarray)
     length = selection.array.length
+    if isinstance(values, Ragged):
+        if selection.pick is not None:
+            chosen = picked(selection, lengths)
+            values, lengths = values.take(chosen.reshape(-1)), np.full(len(array), chosen.shape[1])
+        return Lists(values.values, lengths, values.lengths)
     if length is None and selection.pick is None:
         return Ragged(values, lengths)
     if length is None:
         return np.asarray(values[picked(selection, lengths)])
     fixed = values.reshape(len(array), length, *values.shape[1:])
     return fixed if selection.pick is None else fixed[:, selection.pick]
+
+
+def _filled(array: pa.Array, selection: Selection, name: str, is_long: NDArray[np.bool_]) -> Values:
+    """Return the values of lists, of which those that are too short have none: NaN, 0 or empty."""
+    try:
+        found = _values(array.filter(pa.array(is_long)), selection, name)
+    except UnfitError as error:
+        raise UnfitError(int(np.flatnonzero(is_long)[error.row]), str(error)) from error
+    if isinstance(found, Ragged):
+        lengths = np.zeros(len(array), np.int64)
+        lengths[is_long] = found.lengths
+        return Ragged(found.values, lengths)
+    values = np.zeros((len(array), *found.shape[1:]), found.dtype)
+    fill_missing(values)
+    values[is_long] = found
+    return values
 
 
 def _items(array: pa.Array, selection: Selection, name: str) -> NDArray[Any]:

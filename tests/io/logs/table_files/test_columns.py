@@ -414,3 +414,24 @@ def test_thousands_of_columns_are_named_and_opened_in_linear_time(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("timestamp_ns" + ",v.s" * 20_000 + "\n" + str(T0) + ",1" * 20_000 + "\n")
     assert taken(open_log([str(path)], OpenOptions()), "v.s_20000").tolist() == [1]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_lists_within_lists_of_structs_are_read_with_both_lengths(suffix, tmp_path):
+    deep = pa.struct([("name", pa.string()), ("values", pa.list_(pa.float64()))])
+    rows = [[[1.0, 2.0], []], [], [[3.0]], [[4.0, 5.0, 6.0], [7.0], [8.0]]]
+    structs = [[{"name": "a", "values": values} for values in row] for row in rows]
+    stamps = pa.array([T0 + i for i in range(len(rows))], pa.timestamp("ns"))
+    table = pa.table({"timestamp": stamps, "deeps": pa.array(structs, pa.list_(deep))})
+    log = open_log([str(write(tmp_path / f"t{suffix}", table))])
+    found = taken(log, "deeps[].values")
+    assert [[values.tolist() for values in row] for row in found] == rows
+    first = taken(log, "deeps[].values[0]")
+    expected = [[row[0] if row else np.nan for row in one] for one in rows]
+    for values, wanted in zip(first, expected, strict=True):
+        np.testing.assert_array_equal(values, wanted)
+    assert held(log, "deeps[].values[0]") == [True] * len(rows)
+    assert held(log, "deeps[0:2].values") == [True, False, False, True]
+    messages = log.read({"/t": ALL})["/t"]
+    pairs = messages.take(FieldSpec(("deeps[0:2].values",)), np.array([0, 3]))
+    assert [[values.tolist() for values in row] for row in pairs] == [rows[0], rows[3][:2]]
