@@ -199,6 +199,9 @@ class Ragged:
 
         Args:
             values: (total, *tail) all rows end to end.
+
+        Returns:
+            A column of these values; they aren't copied.
         """
         return Ragged(values, self.shapes)
 

@@ -182,7 +182,7 @@ def _lanes(table: pa.Table) -> Iterator[tuple[Key, Lane]]:
     details: Iterable[tuple[Any, Any]] = [(None, None)] * len(rows)
     is_sound = True
     if lists:
-        all_cells, all_counts = (_Lists.of(table[name]) for name in lists)
+        all_cells, all_counts = (_ListColumn.of(table[name]) for name in lists)
         is_sound = all_cells.ascend() and bool((all_counts.flat > 0).all())
         details = zip(all_cells, all_counts, strict=True)
     before: Key | None = None
@@ -203,7 +203,7 @@ def _lanes(table: pa.Table) -> Iterator[tuple[Key, Lane]]:
 
 
 @dataclass(frozen=True)
-class _Lists:
+class _ListColumn:
     """A column of lists: its numbers concatenated, and the end of each list."""
 
     flat: NDArray[np.int64]

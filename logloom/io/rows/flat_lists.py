@@ -51,7 +51,7 @@ def flat_columns(columns: Mapping[str, Values], types: Mapping[str, ColumnType])
     """Return the columns of a block with lists of lists as two columns each.
 
     Raises:
-        UsageError: values are no lists of lists where the type says so, or are where it doesn't.
+        UsageError: values are not of their type in the schema.
     """
     found: dict[str, Values] = dict(columns)
     for name, ctype in types.items():

@@ -303,7 +303,7 @@ def _layout_of(selection: Selection) -> tuple[np.dtype[Any], tuple[int | None, .
 
 
 def _missing(selection: Selection) -> Any:
-    """Return what stands for elements that an array within an array lacks."""
+    """Return the value of elements that an array within an array lacks: NaN, 0 or empty."""
     dtype, shape, _ = _layout_of(selection)
     missing = np.zeros([length or 0 for length in shape], dtype)
     blocks.fill_missing(missing)

@@ -19,6 +19,7 @@ from logloom.blocks import Block, Ragged
 from logloom.errors import UsageError
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.tar import TarReader, TarWriter
+from logloom.io.rows.flat_lists import flat_columns, flat_types
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from tests.io.formats.rows import TYPES, cut, random_block, schema_of, schemas
 
@@ -133,8 +134,8 @@ def test_webdataset_iterates_with_the_same_values(tmp_path):
     samples = list(webdataset.WebDataset(str(tmp_path / "shard.tar"), shardshuffle=False).decode())
     assert [sample["__key__"] for sample in samples] == [f"car/drive/{stamp}" for stamp in block.timestamp]
     for row, sample in enumerate(samples):
-        for name, ctype in schema.columns.items():
-            expected = block.columns[name][row]
+        for name, ctype in flat_types(schema.columns).items():
+            expected = flat_columns(block.columns, schema.columns)[name][row]
             if f"{name}.npy" in sample:
                 expected = np.asarray(expected, ctype.dtype)  # taken from a column, text loses its width
                 assert sample[f"{name}.npy"].dtype == ctype.dtype
