@@ -107,7 +107,7 @@ class JsonDecoder(ObjectDecoder):
             return True
         items = self._items(message, selection.type, selection.array)
         if len(items) < selection.least:
-            return False
+            return selection.fills
         pick, inner = selection.pick, selection.inner
         if pick is not None:
             items = items[pick] if isinstance(pick, slice) else [items[pick]]
