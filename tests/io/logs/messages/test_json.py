@@ -357,3 +357,34 @@ def test_a_value_of_another_dtype_names_the_line_that_reads_it(path, dtype, valu
     decoder = JsonDecoder(TopicInfo("/topic", "", "json", "", b"", 0, 0, 0))
     with pytest.raises(LogReadError, match=re.escape(why)):
         decoder.take(raw_messages([json.dumps({"v": value}).encode()]), FieldSpec((path,), dtype=dtype))
+
+
+def test_lists_within_lists_keep_both_lengths_and_fill_what_an_inner_one_lacks():
+    number = {"type": "number"}
+    result = {"type": "object", "properties": {"score": number, "name": {"type": "string"}}}
+    results = {"type": "array", "items": result}
+    detection = {
+        "type": "object",
+        "properties": {"results": results, "size": {"type": "array", "items": number}},
+    }
+    detections = {"type": "array", "items": detection}
+    decoder = decoder_of({"type": "object", "properties": {"detections": detections}})
+    scores = [[[1.5, 2.5], []], [], [[3.5]]]
+    messages = [
+        {
+            "detections": [
+                {"results": [{"score": s, "name": f"n{s}"} for s in one], "size": one} for one in row
+            ]
+        }
+        for row in scores
+    ]
+    for path in ("detections[].results[].score", "detections[].size"):
+        assert str(decoder.column_type(FieldSpec((path,)))) == "float64[?][?]"
+        found = taken(decoder, messages, path)
+        assert [[one.tolist() for one in row] for row in found] == scores
+    first = taken(decoder, messages, "detections[].results[0].score")
+    np.testing.assert_equal([row.tolist() for row in first], [[1.5, np.nan], [], [3.5]])
+    names = taken(decoder, messages, "detections[].results[0].name")
+    assert [row.tolist() for row in names] == [["n1.5", ""], [], ["n3.5"]]
+    raw = raw_messages([json.dumps(message).encode() for message in messages])
+    assert decoder.has_value(raw, FieldSpec(("detections[].results[0].score",))).all()

@@ -387,3 +387,28 @@ def test_a_message_is_parsed_once_however_many_columns_look_into_it(monkeypatch)
     for path in ("a_double", "text", "boxes"):
         assert len(decoder.take(raw.take(np.array([4, 2])), FieldSpec((path,)))) == 2
     assert len(counts) == 9
+
+
+def test_lists_within_lists_keep_both_lengths_and_fill_what_an_inner_one_lacks():
+    definition, classes = definitions(
+        message_type("Cube", ("x", "double"), ("label", "string")),
+        message_type("Entity", ("cubes", ".toy.Cube", "repeated"), ("sizes", "float", "repeated")),
+        message_type("Scene", ("entities", ".toy.Entity", "repeated")),
+    )
+    decoder = ProtobufDecoder(info("toy.Scene", definition))
+    places = [[[1.5, 2.5], []], [], [[3.5]]]
+    cubes = [[[classes["Cube"](x=x, label=f"{x}") for x in one] for one in row] for row in places]
+    messages = [
+        classes["Scene"](
+            entities=[classes["Entity"](cubes=own, sizes=one) for own, one in zip(made, row, strict=True)]
+        )
+        for made, row in zip(cubes, places, strict=True)
+    ]
+    for path in ("entities[].cubes[].x", "entities[].sizes"):
+        found = taken(decoder, messages, path)
+        assert [[one.tolist() for one in row] for row in found] == places
+    whole = taken(decoder, messages, "entities[].cubes", strings=4)
+    assert [[one["x"].tolist() for one in row] for row in whole] == places
+    assert [[one["label"].tolist() for one in row] for row in whole] == [[["1.5", "2.5"], []], [], [["3.5"]]]
+    first = taken(decoder, messages, "entities[].cubes[0].x")
+    np.testing.assert_equal([row.tolist() for row in first], [[1.5, np.nan], [], [3.5]])
