@@ -148,7 +148,7 @@ class PlanLogs(Mapping[str, Outline]):
         self.unsettled = set[str]()
         self.shortened: dict[str, str] = {}
         self._waiting: dict[str, Outline] = {}  # to check the recipe if all logs wait
-        self._found = found
+        self._found, self._outline = found, outlines()
         self.options = open_options(recipe, access, sidecars.uri, self.tombstones.redactions)
         self.files = self._to_build(before.left_out, folders.now_ns, access)
         self._rows = self._before.recall(self.files)
@@ -159,7 +159,6 @@ class PlanLogs(Mapping[str, Outline]):
         self.duplicates: Mapping[str, Duplicate] = {}
         self._left_out: dict[str, Outline] = {}  # duplicates that were opened
         self._wholes, self.wholes = sidecars.load(_WHOLES) or {}, dict[str, str]()  # see `whole_digest`
-        self._outline = outlines()
         self._known, labelled = before.schema, label_types_before(recipe, before)
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions, labelled)
         self._settle_labels(store, before, labelled)

@@ -47,6 +47,7 @@ from logloom.pipelines.plan.next_version import (
     purged_notes,
 )
 from logloom.pipelines.plan.shortened_logs import set_shortened_aside
+from logloom.pipelines.stats.splits import planned_warnings
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.recipe.mistakes import Mistake
@@ -174,7 +175,9 @@ def plan_build(
     job = _job_of(recipe, py_files=python, **following)
     job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
     plan = _against_parent(job, recipe, before, logs, notes)
-    return replace(plan, warnings=(*plan.warnings, *of_dropped))
+    plan = replace(plan, warnings=(*plan.warnings, *of_dropped))
+    of_splits = () if limit else (one for one in planned_warnings(plan) if one.is_doubtful)
+    return replace(plan, warnings=(*plan.warnings, *of_splits))
 
 
 def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> LogJob:

@@ -64,7 +64,7 @@ def plan_notices(plan: Plan) -> list[Notice]:
         Notice(f"{one.log_id}: {reason_in_words(one.reasons, one.uris)}", "skipped", log=one.log_id)
         for one in plan.unreadable
     ]
-    return [*plan.noted, *skipped, *plan.warnings, *splits.planned_warnings(plan)]
+    return [*plan.noted, *skipped, *dict.fromkeys([*plan.warnings, *splits.planned_warnings(plan)])]
 
 
 def kept_summary(plan: BuildPlan) -> dict[str, Any]:
