@@ -37,9 +37,11 @@ def imported_on_use(package: str, names: Mapping[str, Sequence[str]]) -> Callabl
             return getattr(importlib.import_module(homes[name], package), name)
         if not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}"):
             return importlib.import_module(f"{package}.{name}")
+        from logloom.familiar_names import FUNCTIONS, ours
         from logloom.text import near_to
 
-        raise AttributeError(f"module {package!r} has no attribute {name!r}{near_to(name, homes, most=0)}")
+        hint = (package == "logloom" and ours(name, FUNCTIONS)) or near_to(name, homes, most=0)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     return find
 

@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -193,6 +194,7 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
 def _report_unforeseen(error: Exception, debug: bool) -> int:
     """Print an error that is none of logloom's; return the exit code."""
     if hasattr(error, "format_message"):  # click's own errors know how to show themselves
+        _name_ours(error)
         text = io.StringIO()
         error.show(file=text)  # type: ignore[attr-defined]
         terminal.print_message(text.getvalue().rstrip())
@@ -205,6 +207,21 @@ def _report_unforeseen(error: Exception, debug: bool) -> int:
     else:
         _print_internal(error, debug)
     return terminal.FAILED
+
+
+def _name_ours(error: Any) -> None:
+    """Replace the nearest names in click's error by what a name of other tools is here."""
+    from logloom.familiar_names import COMMANDS, our_option, ours
+
+    if option := getattr(error, "option_name", ""):
+        offered = {name for param in error.ctx.command.params for name in param.opts} if error.ctx else ()
+        hint = our_option(option, offered)
+        if hint:
+            error.message, error.possibilities = f"No such option: {option}{hint}", []
+    elif found := re.match(r"No such command '(.*?)'", error.message):
+        hint = ours(found[1], COMMANDS)
+        if hint:
+            error.message = f"{found[0]}{hint}"
 
 
 def _discard_stdout() -> None:

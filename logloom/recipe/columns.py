@@ -74,7 +74,10 @@ def _adapter_problem(adapter: str) -> str | None:
 def _policy(value: Any) -> Any:
     if value in list(POLICIES):  # not in the table itself, whose values may be anything
         return value
-    raise ValueError(f"no such policy as {value!r}{near_to(str(value), list(POLICIES))}"[:300])
+    from logloom import familiar_names
+
+    hint = familiar_names.ours(str(value), familiar_names.POLICIES) or near_to(str(value), list(POLICIES))
+    raise ValueError(f"no such policy as {value!r}{hint}"[:300])
 
 
 def _dtype_problem(dtype: str, known: tuple[str, ...]) -> str | None:

@@ -119,12 +119,20 @@ def _plain_words(error: Any, model: Any, steps: Path) -> str:
         name, known = str(steps[-1]), _keys(model, steps[:-1])
         under = [f"`{key}`" for key in dict.fromkeys(known) if name in _keys(model, (*steps[:-1], key))]
         if under:
-            return f"unknown key; it belongs under {' or '.join(under)}"
-        return f"unknown key{near_to(name, known)}"
+            return f"unknown key{_our_key(name, steps) or '; it belongs under ' + ' or '.join(under)}"
+        return f"unknown key{_our_key(name, steps) or near_to(name, known)}"
     if kind == "literal_error":
         known = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         return _no_choice(value, known, _keys(model, steps))
     return describe(error, YAML)
+
+
+def _our_key(name: str, steps: Path) -> str:
+    """Return what a key of other tools is here; see `logloom.familiar_names`."""
+    from logloom.familiar_names import CLOCK_KEYS, COLUMN_KEYS, KEYS, ours
+
+    tables = {("columns", 3): COLUMN_KEYS, ("clock", 2): CLOCK_KEYS, (name, 1): KEYS}
+    return ours(name, tables.get((str(steps[0]), len(steps)), {}))
 
 
 def _no_choice(value: Any, known: Sequence[str], keys: Sequence[str]) -> str:

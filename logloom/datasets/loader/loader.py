@@ -95,6 +95,15 @@ class Loader:
         ((16, 3), (16,))
     """
 
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Name ours for an argument of other loaders."""
+        from logloom.familiar_names import LOADER, ours
+
+        for name in given:
+            if hint := ours(name, LOADER):
+                raise TypeError(f"Loader: unexpected argument {name!r}{hint}")
+        return super().__new__(cls)
+
     def __init__(
         self,
         source: Any,

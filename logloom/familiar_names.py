@@ -1,0 +1,148 @@
+"""Names that other tools use, and what has their meaning here, for errors about unknown names.
+
+These are no aliases: the error of an unknown name says which one is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+# By kind of name: ours, by the names of others. Several names share a line.
+_COMMANDS = {
+    "ls list": "versions, or info for logs",
+    "cat sample peek read load open": "head",
+    "inspect describe topics": "info for logs, head and stats for a dataset",
+    "summary summarize statistics": "stats",
+    "validate check test fsck lint": "verify for a dataset, doctor for logs",
+    "export import transform": "convert for another format, build for logs",
+    "merge concat append add update extend create make run write ingest": "build, which adds logs to a root",
+    "rm remove delete": "drop for logs, gc for old versions, purge to erase",
+    "clean prune vacuum": "gc",
+    "undo revert restore reset": "rollback",
+    "fix mend recover": "repair for a dataset; `build --on-error salvage` for logs",
+    "init new": "info LOG --recipe",
+    "log history": "versions",
+    "query filter search grep select where": "find, or head --where",
+    "compare": "diff",
+    "split": "the recipe's `split`",
+    "serve visualize plot play": "report, or show",
+}
+_OPTIONS = {
+    "--output -o --out --output-dir --dest --dst --root --target --dataset -d": "--to",
+    "--jobs -j --num-workers --processes --threads --parallel --nproc -w": "--workers",
+    "--force -f --overwrite --yes -y": "no option, as nothing is overwritten",
+    "--format -F --output-format": "--format --json",
+    "--limit -n --num --rows --head --max --first": "-n --most --limit",
+    "--column --fields --field --select --features": "--columns",
+    "--filter --query --condition --expr": "--where",
+    "--verbose -v --log-level": "--debug",
+    "--logs --input -i --bag --episode --drive --take": "--log; or give it as an argument",
+    "--config -c --recipe --file": "an argument: the recipe's file",
+    "--version --tag --revision": "ROOT@VERSION, as in data@3 or data@best",
+    "--from --src --source": "an argument",
+    "--seed --shuffle --random": "no option; rows and splits are the same each time",
+    "--silent --no-progress": "--quiet",
+}
+_KEYS = {
+    "frequency freq hz rate fps period": "clock: {rate: 10}",
+    "topic topics fields features messages signals": "columns",
+    "filter filters condition": "rows: {where: ...}",
+    "output format formats exports": "outputs",
+    "sources source files input inputs bags data paths": "logs",
+    "splits train val test": "split: {train: 0.9, val: 0.1}",
+    "interpolation interp resample tolerance": "a key of each column: resample, tolerance",
+    "version seed": "no key; builds are numbered, and the same each time",
+}
+_COLUMN_KEYS = {
+    "interp interpolation interpolate method policy mode fill fillna": "resample",
+    "max_age max_delay timeout max_gap within": "tolerance",
+    "delay latency lag shift": "offset",
+    "filter where condition": "where at the top, under `rows`",
+    "path key attribute attr msg_field fields source": "field",
+    "type datatype": "dtype for numbers, `as` for images and clouds",
+    "units": "unit",
+    "rate frequency freq hz fps": "clock at the top; a window is `resample: window, window: [-100ms, 0ms]`",
+    "topics channel name": "topic; of several, `topic: {any: [/a, /b]}` or `names` of joints",
+    "size width height resolution": "resize",
+    "default fill_value": "missing",
+}
+_CLOCK_KEYS = {"frequency freq hz fps": "rate", "period dt interval step": "rate: one by the period"}
+_POLICIES = {
+    "ffill forward_fill pad hold latest zero_order_hold zoh sample_and_hold locf asof backward": "previous",
+    "bfill backfill backward_fill forward": "next",
+    "interpolate interp bilinear interpolation lerp linear_interpolation": "linear",
+    "cubic spline quadratic": "linear",
+    "closest nn nearest_neighbor nearest_neighbour": "nearest",
+    "average avg mean_over": "mean",
+    "quaternion quat": "slerp",
+    "constant once latched": "static",
+    "none identity raw": "exact",
+    "list history": "window, or all",
+}
+_FUNCTIONS = {
+    "load read load_dataset open_dataset dataset Dataset from_root": "open",
+    "DataLoader dataloader": "Loader",
+    "export to_format convert_dataset": "convert",
+    "validate check": "verify",
+    "load_recipe from_yaml": "Recipe.load",
+    "concat concatenate interleave": "mix",
+    "info head stats doctor": "open for rows; the command has the verb",
+}
+_LOADER = {
+    "num_workers": "workers",
+    "collate_fn transform transforms": "fns",
+    "prefetch_factor": "prefetch",
+    "drop_last": "no argument, as all batches are full: they go on across epochs",
+    "epochs num_epochs repeat": "no argument, as batches are endless: an epoch has len(rows) // batch",
+    "rank shard": "shard_id",
+    "world_size num_replicas": "num_shards",
+    "generator random_state": "seed",
+    "sampler batch_sampler": "shuffle; or select rows first: rows.take(...)",
+    "pin_memory persistent_workers timeout": "no argument; workers stay, and batches are in shared memory",
+    "multiprocessing_context": "mp",
+}
+
+
+def _by_name(table: Mapping[str, str]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for names, own in table.items():
+        for name in names.split():
+            found.setdefault(name, own)
+    return MappingProxyType(found)
+
+
+COMMANDS, KEYS, COLUMN_KEYS, CLOCK_KEYS, POLICIES, FUNCTIONS, LOADER = map(
+    _by_name, (_COMMANDS, _KEYS, _COLUMN_KEYS, _CLOCK_KEYS, _POLICIES, _FUNCTIONS, _LOADER)
+)
+
+
+def ours(name: str, table: Mapping[str, str]) -> str:
+    """Extend a message on an unknown name by what we call it; "" if the name isn't known elsewhere either.
+
+    >>> ours("ffill", POLICIES), ours("x", POLICIES)
+    ('; here it is previous', '')
+    """
+    return f"; here it is {table[name]}" if name in table else ""
+
+
+def our_option(name: str, offered: Collection[str]) -> str:
+    """`ours` for an option of the command line: the first that a command offers.
+
+    >>> our_option("--output", ["--to", "--json"]), our_option("--output", ["--json"])
+    ('; here it is --to', '')
+    """
+    offered = {*offered, "--debug"}  # before any command
+    for names, own in _OPTIONS.items():
+        if name not in names.split():
+            continue
+        options = [one for one in own.split() if one.rstrip(",;").startswith("-")]
+        if own.split() == options:
+            found = next((option for option in options if option in offered), "")
+            if not found:
+                continue
+            return f"; here it is {found}"
+        first = own.split()[0].rstrip(",;")
+        if not first.startswith("-") or first in offered:
+            return f"; here it is {own}"
+    return ""
