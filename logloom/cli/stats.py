@@ -64,6 +64,7 @@ class SplitOptions:
 @terminal.command(
     "logloom stats /data/urban",
     "logloom stats /data/urban@7 --split train --columns 'ego.*' --json",
+    "logloom stats /data/urban --log drive-07",
     "logloom stats /data/urban --splits --position ego.position",
     "logloom stats /data/urban --splits --by place --position ego.position --cell 500 --gap 50 "
     "--share train=0.8 --share val=0.2",
@@ -72,6 +73,10 @@ class SplitOptions:
 def stats(
     root: terminal.Root,
     split: Annotated[str | None, typer.Option(help="Split to show (default: all).")] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="LOG_ID", help="Log to count rows of. May be repeated."),
+    ] = None,
     columns: terminal.Columns = None,
     every_value: Annotated[
         bool,
@@ -93,18 +98,19 @@ def stats(
     """
     options = terminal.parse_storage_options(storage_option)
     if divided.splits:
-        of_columns = {"--split": split, "--columns": columns, "--every-value": every_value}
+        of_columns = {"--split": split, "--log": log, "--columns": columns, "--every-value": every_value}
         refuse_given({**of_columns, "--workers": workers}, "--splits counts logs and rows of all splits")
         _show_splits(root, divided, options, json=json)
         return
     of_splits = {f"--{name}": value for name, value in dataclasses.asdict(divided).items()}
     refuse_given(of_splits, "it goes with --splits")
-    _show_columns(root, split, columns, every_value, workers, options, json=json)
+    _show_columns(root, split, log, columns, every_value, workers, options, json=json)
 
 
 def _show_columns(
     root: str,
     split: str | None,
+    logs: list[str] | None,
     columns: list[str] | None,
     every_value: bool,
     workers: int | None,
@@ -121,6 +127,7 @@ def _show_columns(
         where,
         version,
         split=split,
+        logs=logs,
         columns=columns,
         every_value=every_value,
         num_workers=workers or os.cpu_count() or 1,

@@ -14,6 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from logloom.errors import PurgedError, UsageError
 from logloom.io.catalog.log_statistics import read_statistics_file
 from logloom.io.catalog.manifest import Manifest, open_root
@@ -89,6 +92,7 @@ def column_statistics(
     version: int | str = "latest",
     *,
     split: str | None = None,
+    logs: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     every_value: bool = False,
     num_workers: int = 1,
@@ -100,6 +104,7 @@ def column_statistics(
         root: URI of the dataset's root.
         version: a number, a tag or "latest".
         split: None for all.
+        logs: log_ids; None for all.
         columns: names or globs; None is every column.
         every_value: read all rows, and look at all of large values.
         num_workers: processes that read.
@@ -109,7 +114,7 @@ def column_statistics(
         The statistics, merged over the logs; `columns()` gives them by column.
 
     Raises:
-        UsageError: there is no such version, split or column.
+        UsageError: there is no such version, split, log or column.
         DatasetError: statistics, or rows that must be read, are missing or damaged.
 
     Examples:
@@ -119,7 +124,13 @@ def column_statistics(
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
     return statistics_of(
-        store, manifest, split=split, columns=columns, every_value=every_value, num_workers=num_workers
+        store,
+        manifest,
+        split=split,
+        logs=logs,
+        columns=columns,
+        every_value=every_value,
+        num_workers=num_workers,
     )
 
 
@@ -128,6 +139,7 @@ def statistics_of(
     manifest: Manifest,
     *,
     split: str | None = None,
+    logs: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     every_value: bool = False,
     num_workers: int = 1,
@@ -140,13 +152,21 @@ def statistics_of(
         of_rows = row_split_names(manifest.logs.column("splits"))
         if split not in of_rows:
             raise UsageError(f"{store.uri}: no split {split!r}{near_to(split, [*splits, *of_rows])}")
+        if logs is not None:
+            raise UsageError(f"{store.uri}: split {split!r} is one of rows; give a split, or logs")
         return row_split_statistics(
             store, manifest, [split], chosen, every_value=every_value, num_workers=num_workers
         )[split]
     shown = splits if split is None else [split]
-    counted = [totals.Counted.of(manifest, name) for name in shown]
-    every = manifest.logs.where("split", shown if every_value else [])
-    records = [one for one in manifest.logs.take(every) if one.rows]
+    chosen_logs = {name: manifest.logs.where("split", [name]) for name in shown}
+    if logs is not None:
+        wanted = _positions_of(store, manifest, logs)
+        chosen_logs = {name: np.intersect1d(found, wanted) for name, found in chosen_logs.items()}
+        chosen_logs = {name: found for name, found in chosen_logs.items() if len(found)}
+        shown = list(chosen_logs)
+    counted = [totals.Counted.at(manifest, found) for found in chosen_logs.values()]
+    every = np.concatenate([np.empty(0, np.int64), *(chosen_logs.values() if every_value else ())])
+    records = [one for one in manifest.logs.take(np.sort(every)) if one.rows]
 
     def parts() -> Iterator[Statistics]:
         for one in [] if every_value else counted:
@@ -220,6 +240,20 @@ def row_split_statistics(
         return VersionStatistics(manifest.version, (name,), len(own), num_rows, num_read, columns, statistics)
 
     return {} if counted is None else {name: of_split(name, counted[name]) for name in names}
+
+
+def _positions_of(store: Store, manifest: Manifest, logs: Sequence[str]) -> NDArray[np.int64]:
+    """Return the positions of logs in a version.
+
+    Raises:
+        UsageError: it lacks one of them.
+    """
+    known = manifest.logs.column("log_id").to_pylist()
+    for log in logs:
+        if log not in known:
+            hint = near_to(log, known)
+            raise UsageError(f"{store.uri}: version {manifest.version} has no log {log!r}{hint}")
+    return manifest.logs.where("log_id", logs)
 
 
 def _counted_by_builds(
