@@ -72,6 +72,7 @@ PURE = present(
         "logloom.transforms.rows.missing_values",
         "logloom.transforms.rows.point_times",
         "logloom.transforms.rows.row_splits",
+        "logloom.transforms.rows.sequences",
         "logloom.transforms.rows.ticks",
         "logloom.transforms.suggest.json_properties",
         "logloom.transforms.suggest.samples",
