@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -150,7 +149,8 @@ def describe(lane: Lane, dtype: np.dtype[Any]) -> dict[str, Any]:
     result["quantiles"] = dict(zip(named, values, strict=True))
     result["errors"] = dict(zip(named, errors, strict=True))
     if finite:
-        result["histogram"] = asdict(histogram(lane.cells, is_whole=is_whole))
+        bins = histogram(lane.cells, is_whole=is_whole, is_cut=is_whole and _is_cut(lane))
+        result["histogram"] = {"edges": bins.edges, "counts": bins.counts}
     if is_whole and lane.cells.level == 0 and len(lane.cells.numbers) <= MAX_DISTINCT and not _is_cut(lane):
         shown = [int(value) for value in lane.cells.bounds[0].tolist()]
         result["distinct"] = _distinct(shown, lane.cells.counts.tolist())
@@ -168,7 +168,10 @@ def _number(number: Dyadic | None, is_whole: bool) -> float | int | None:
 
 
 def _is_cut(lane: Numbers) -> bool:
-    """Return whether some of these whole numbers may be truncated: floats represent all up to 2**53."""
+    """Return whether some of these whole numbers may be truncated: floats represent all up to 2**53.
+
+    Then they are multiples of 4096 in cells.
+    """
     return any(end is not None and abs(end.fraction) > _WHOLE for end in (lane.low, lane.high))
 
 
@@ -224,20 +227,27 @@ def _between(a: float, b: float, share: float) -> float:
     return a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share)
 
 
-def histogram(cells: Cells, *, is_whole: bool = False) -> Histogram:
+def histogram(cells: Cells, *, is_whole: bool = False, is_cut: bool = False) -> Histogram:
     """Count cells in bins, whose edges no cell crosses.
 
     Args:
         cells: at least one.
         is_whole: whether edges are to be whole numbers.
+        is_cut: whether some may be truncated to multiples of 4096; edges then are such multiples, too, so
+            that none is counted in another bin.
     """
     least, greatest = cells.bounds
     negative = cells.numbers < 0
     inner, outer = np.where(negative, greatest, least), np.where(negative, least, greatest)
     widest = float(np.max(np.abs(outer) - np.abs(inner))) if cells.level else 0.0
     # As few as may be, and not so narrow that a float can't number them.
-    power = max(math.frexp(float(np.abs(inner).max()))[1] - 53, -1074, *([0] if is_whole else []))
+    power = max(
+        math.frexp(float(np.abs(inner).max()))[1] - 53, -1074, *([12 if is_cut else 0] if is_whole else [])
+    )
     power = max(power, math.frexp(widest)[1] if widest else power)
+    reach = float(inner[-1]) - float(inner[0])
+    if 0 < reach < math.inf:
+        power = max(power, math.frexp(reach)[1] - 8)  # narrower ones are more than 100
     bins = _bins(inner, negative, power)
     while bins[-1] - bins[0] >= MAX_BINS:
         power += 1
