@@ -221,7 +221,7 @@ class Schema:
     @property
     def all(self) -> dict[str, ColumnType]:
         """The columns followed by the ages and availabilities; the columns of a block apart from
-        `timestamp`.
+        `timestamp`. Made anew each time: ask once for many columns.
         """
         return {**self.columns, **self.meta}
 
@@ -239,9 +239,13 @@ class Schema:
         if patterns is None:
             return tuple(self.columns)
         chosen: set[str] = set()
+        meta = self.meta
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
             wants_meta = pattern.rsplit(".", 1)[-1] in RESERVED_LAST_PARTS
-            names = self.meta if wants_meta else self.columns
+            names = meta if wants_meta else self.columns
+            if pattern in names:  # as most are, of thousands perhaps
+                chosen.add(pattern)
+                continue
             found = set(names) if pattern == ".*" else {n for n in names if fnmatch.fnmatchcase(n, pattern)}
             if not found:
                 raise UsageError(f"no column matches {pattern!r}{near_to(pattern, self.columns)}")

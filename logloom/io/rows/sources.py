@@ -188,9 +188,10 @@ class RowSource(abc.ABC):
             batch["log_id"] = [log_ids[row] for row in back.tolist()]
             batch["timestamp"] = np.concatenate([run[1] for run in runs])[back]
         types = self.schema.all
+        is_plain = len(back) == 1 or bool((back == np.arange(len(back))).all())
         for name in names:
-            values = take(concatenate([run[2][name] for run in runs]), back)
-            batch[name] = batched(self.place, name, values, types[name])
+            values = runs[0][2][name] if len(runs) == 1 else concatenate([run[2][name] for run in runs])
+            batch[name] = batched(self.place, name, values if is_plain else take(values, back), types[name])
         for name, array in (out or {}).items():
             if isinstance(batch.get(name), np.ndarray):
                 array[...] = batch[name]

@@ -55,6 +55,7 @@ class ParquetFiles(RawRows):
         if not self._files:
             raise DatasetError(f"{store.uri}: no Parquet files")
         self.keys = _key_types(self._files)
+        self._last_columns: tuple[pa.Schema | None, list[ArrowColumn]] = (None, [])
 
     def names(self) -> Sequence[str]:
         """Of all files that can be read, and of their folders."""
@@ -110,15 +111,24 @@ class ParquetFiles(RawRows):
             if at > rows[-1]:
                 return
 
+    def _columns_of(self, schema: pa.Schema) -> list[ArrowColumn]:
+        """The columns of a file; kept for the next file, as schemas of thousands of columns take a second."""
+        before, columns = self._last_columns
+        if before is None or not schema.equals(before, check_metadata=True):
+            columns = columns_of(schema)
+            self._last_columns = schema, columns
+        return columns
+
     def _record_batches(
         self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int
     ) -> Iterator[tuple[pa.RecordBatch, Callable[[pa.RecordBatch], Batch]]]:
         """The rows of a piece as Arrow has them, each with a function that makes columns of such rows."""
         name, group = piece.where
         with open_parquet(self._store, name) as file:
-            every = columns_of(file.schema_arrow)
-            columns = [column for column in every if names is None or column.name in names]
-            columns = [_checked(file, group, column) for column in columns]
+            schema, chosen = file.schema_arrow, None if names is None else set(names)
+            every = self._columns_of(schema)
+            columns = [column for column in every if chosen is None or column.name in chosen]
+            columns = [_checked(file, schema, group, column) for column in columns]
             own = {column.path[0] for column in every}
             keys = {key: ctype for key, ctype in self.keys.items() if key not in own}
             metadata = file.metadata.row_group(group)
@@ -143,10 +153,14 @@ class ParquetFiles(RawRows):
                 raise DatasetError(f"{piece.place}: damaged, {rows} rows instead of {metadata.num_rows}")
 
 
-def _checked(file: Any, group: int, column: ArrowColumn) -> ArrowColumn:
-    """The column of a row group, with a problem where Arrow can't read it, though it could write it."""
+def _checked(file: Any, schema: pa.Schema, group: int, column: ArrowColumn) -> ArrowColumn:
+    """The column of a row group, with a problem where Arrow can't read it, though it could write it.
+
+    Args:
+        schema: of the file, which makes it anew each time it is asked.
+    """
     root = column.path[0]
-    if column.problem or not _has_fixed_lists(file.schema_arrow.field(root).type):
+    if column.problem or not _has_fixed_lists(schema.field(root).type):
         return column
     metadata = file.metadata.row_group(group)
     leaves = [metadata.column(number) for number in range(metadata.num_columns)]

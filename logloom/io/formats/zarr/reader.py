@@ -175,7 +175,8 @@ class ZarrReader(DatasetSource):
         """
         ids, bounds = self._own.log_ids, self._own.bounds
         logs = self._own.number_of(rows)
-        types = {"timestamp": TIMESTAMP, **{name: self.schema.all[name] for name in names}}
+        every = self.schema.all
+        types = {"timestamp": TIMESTAMP, **{name: every[name] for name in names}}
         batch: dict[str, Any] = {"log_id": [ids[log] for log in logs.tolist()]}
         groups = [(log, np.flatnonzero(logs == log)) for log in np.unique(logs).tolist()]
         for name, ctype in types.items():
@@ -257,7 +258,8 @@ class LogReader:
 
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
         """Rows [start, stop) of the named columns as blocks of about `max_bytes`."""
-        types = {name: self.schema.all[name] for name in names}
+        every = self.schema.all
+        types = {name: every[name] for name in names}
         return read_blocks(self._read_array, types, start, stop, self.place, max_bytes, self._block)
 
     def _block(self, first_row: int, columns: dict[str, Values]) -> Block:

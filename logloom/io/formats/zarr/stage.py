@@ -162,7 +162,8 @@ class ZarrStageReader(StageReader):
         return staged_arrays(self.schema)
 
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
-        types = {name: self.schema.all[name] for name in names}
+        every = self.schema.all
+        types = {name: every[name] for name in names}
         return read_blocks(self._read_array, types, start, stop, self.store.uri, max_bytes, self._block)
 
     def _block(self, first_row: int, columns: dict[str, Values]) -> Block:

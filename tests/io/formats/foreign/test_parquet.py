@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import fnmatch
 import itertools
 import re
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow.columns import columns_of, raw_columns
 from logloom.io.arrow.layout import ArrowLayout
 from logloom.io.formats.foreign import open_foreign
-from logloom.io.formats.parquet import ParquetWriter
+from logloom.io.formats.parquet import ParquetWriter, foreign_files
 from logloom.schema import NO_AGE, ColumnType, Schema
 from tests.absent import needs
 from tests.files import flip
@@ -494,3 +495,27 @@ def test_braces_choose_files(tmp_path, read):
         pq.write_table(pa.table({"n": [number, number + 10]}), tmp_path / f"part-{number}.parquet")
     _, rows = read(tmp_path / "part-{0,2}.parquet")
     assert [row["n"] for row in rows] == [0, 10, 2, 12]
+
+
+def test_what_a_file_of_many_columns_takes_grows_with_their_number_alone(tmp_path, monkeypatch):
+    names = [f"c{number}" for number in range(300)]
+    (tmp_path / "set").mkdir()
+    for part in range(2):
+        pq.write_table(pa.table({name: [part, 1] for name in names}), tmp_path / "set" / f"{part}.parquet")
+    asked = []
+    for module, name in ((foreign_files, "columns_of"), (fnmatch, "fnmatchcase"), (Schema, "all")):
+        own = getattr(module, name)
+        if isinstance(own, property):
+            counted = property(lambda schema, own=own, name=name: asked.append(name) or own.fget(schema))
+        else:
+            counted = lambda *given, own=own, name=name: asked.append(name) or own(*given)  # noqa: E731
+        monkeypatch.setattr(module, name, counted)
+    dataset = open_foreign(str(tmp_path / "set"))
+    rows = dataset.take(np.array([3, 0]), names)
+    assert [rows[name].tolist() for name in names] == [[1, 0]] * 300
+    assert dataset.schema.part(names).columns == dataset.schema.columns
+    ll.convert(str(tmp_path / "set"), str(tmp_path / "zarr"), "zarr", plain=True, workers=1)
+    assert ll.open(str(tmp_path / "zarr"))[3]["c7"] == 1
+    assert asked.count("columns_of") == 2
+    assert asked.count("fnmatchcase") < 9000  # of what else is matched; all names by all were 270,000
+    assert asked.count("all") < 900
