@@ -29,6 +29,7 @@ from logloom.transforms.rows.derive import columns as derive
 from logloom.transforms.rows.frames import is_transform_topic
 from logloom.transforms.rows.notices import Notice, notes_of
 from logloom.transforms.rows.plan.frames import frame_mistakes, pose_plan, topic_mistakes, transform_plan
+from logloom.transforms.rows.plan.remedies import disagreement, remedy_of, shape_line, ways_to_hold
 from logloom.transforms.rows.plan.row_plan import (
     ColumnPlan,
     DerivedPlan,
@@ -48,15 +49,11 @@ from logloom.transforms.rows.plan.types import (
     casts,
     check_nan,
     check_video,
-    disagreement,
     key_of,
     message_type,
-    remedy_of,
     row_type_of,
     settled_spec,
-    shape_line,
     spec_of,
-    ways_to_hold,
 )
 from logloom.transforms.rows.plan.unfit_columns import unfit_columns
 from logloom.validation import Path

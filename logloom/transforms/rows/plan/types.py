@@ -6,23 +6,17 @@ Elsewhere: topics of logs (topics), the plan of all columns (resolve).
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from pydantic import ValidationError
 
 from logloom.blocks import numbers_in
 from logloom.errors import OF_CONTENT
-from logloom.io.formats.interface import Format
-from logloom.io.formats.registry import formats
 from logloom.io.logs.interface import FieldSpec, Log
 from logloom.io.logs.messages.adapters import KEYFRAME, PACKETS, VIDEO
-from logloom.io.logs.messages.fields import UntypedError, line_of
+from logloom.io.logs.messages.fields import UntypedError
 from logloom.io.logs.messages.images import DEPTH_UNITS
 from logloom.io.logs.messages.point_clouds import settled
 from logloom.io.video.preview import PACKETS as PACKET_TYPES
@@ -31,8 +25,8 @@ from logloom.recipe import TopicColumn
 from logloom.recipe.columns import TEXT
 from logloom.recipe.mistakes import Mistake
 from logloom.resample.policies import POLICIES
-from logloom.schema import ColumnType, Schema
-from logloom.text import counted, some_of
+from logloom.schema import ColumnType
+from logloom.transforms.rows.plan.remedies import disagreement, ways_of_json, ways_to_resample
 from logloom.transforms.rows.plan.row_plan import is_numeric, row_type
 from logloom.transforms.rows.plan.topics import ResolvedTopic
 from logloom.validation import Path
@@ -40,55 +34,6 @@ from logloom.validation import Path
 OF_VIDEO = (VIDEO, PACKETS, KEYFRAME)
 _VIDEO = re.compile(r"CompressedVideo|FFMPEGPacket|H26[45]|ffmpeg_image|theora", re.IGNORECASE)
 _ROTATION = "rotation_matrix"
-_ANY = np.dtype(np.float64)
-
-
-# What to do about a log that defines a field differently from others.
-WAYS_ON = (
-    "leave logs that differ out (on_error: skip, or `!` in `logs`), or make the column unavailable in them "
-    "(on_error: salvage)"
-)
-
-
-def disagreement(kinds: Mapping[ColumnType, str], column: TopicColumn) -> str:
-    """Describe types of a field that differ by log, and what to write in the recipe.
-
-    Args:
-        kinds: where each type is, in words.
-    """
-    words = " but ".join(f"{kind} {place}" for kind, place in kinds.items())
-    return f"logs disagree about its type: {words}; {remedy_of(kinds, column)}{WAYS_ON}"
-
-
-def remedy_of(kinds: Iterable[ColumnType], column: TopicColumn) -> str:
-    """Return the `dtype` that holds the numbers of several types, in words; "" if they differ in more.
-
-    Of sub-messages, it is that of the first field that differs, as a column of its own.
-    """
-    several = list(kinds)
-    if len(column.field) == 1 and all(kind.dtype.names for kind in several):
-        first, *others = (dict(kind.dtype.fields or {}) for kind in several)
-        for name in first:
-            parts = [fields[name][0] for fields in (first, *others) if name in fields]
-            if (
-                len({*parts}) > 1
-                and len(parts) == len(several)
-                and all(part.kind in "iufb" for part in parts)
-            ):
-                path = column.field[0].removesuffix("[]") + ("[]" if several[0].shape else "")
-                line = f'`{{field: "{path}.{name}", dtype: {np.result_type(*parts).name}}}`'
-                found = " or ".join(map(str, dict.fromkeys(parts)))
-                return f"{name} is {found}: take it as a column of its own, {line}; or "
-    if not all(map(is_numeric, several)) or len({replace(kind, dtype=_ANY) for kind in several}) > 1:
-        return ""
-    wide = np.result_type(*(kind.dtype for kind in several))
-    exact = all(np.can_cast(kind.dtype, wide) for kind in several)
-    rounds = wide.kind == "f" and any(
-        kind.dtype.kind in "iu" and kind.dtype.itemsize == 8 for kind in several
-    )
-    holds = "holds both" if len(several) == 2 else "holds all of them"
-    note = f"which {holds}" if exact and not rounds else "which rounds integers beyond 2**53"
-    return f"add `dtype: {wide.name}`, {note}; or "
 
 
 def casts(column: TopicColumn) -> bool:
@@ -187,7 +132,7 @@ def message_type(
         except OF_CONTENT as error:
             whose = f" (log {log_id})" if num_logs > 1 else ""
             is_untyped = isinstance(error, UntypedError) and info.encoding == "json"
-            ways = _ways_of_json(logs[log_id], column) if is_untyped else ""
+            ways = ways_of_json(logs[log_id], column) if is_untyped else ""
             mistakes.append(Mistake((*path, key), f"{error}{ways}{whose}"))
             continue
         takes_data = column.adapter or "data" in "".join(column.field)
@@ -218,33 +163,6 @@ def check_nan(path: Path, column: TopicColumn, found: ColumnType) -> None:
     ):
         why = f"`nan: unavailable` has no meaning for {found}, which has no NaN; leave it out"
         raise MistakenError(Mistake((*path, "nan"), why))
-
-
-def _ways_of_json(log: Log, column: TopicColumn) -> str:
-    """Return the lines that read properties of JSON to which no schema gives a type, from some messages."""
-    if len(column.field) != 1:
-        return ""
-    from logloom.transforms.suggest.json_properties import properties_of, sampled_objects
-
-    types, left_out = properties_of(*sampled_objects(log, column.topic))
-    bare = {property_.replace("[]", ""): property_ for property_ in types}
-    wanted = re.sub(r"\[[^\]]*\]", "", column.field[0])
-    for property_, why in left_out.items():
-        if property_.replace("[]", "") == wanted:
-            return f"; its messages have {why} there, so it can't be a column"
-    names = [name for name in bare if f"{name}.".startswith(f"{wanted}.")]
-    names = names or difflib.get_close_matches(wanted, bare, n=1)
-    ways = [_line_of_json(column.field[0], bare[name], types[bare[name]]) for name in names[:3]]
-    if ways:
-        return f"; by some of its messages, write {' or '.join(ways)}"
-    return f"; none of the sampled messages has it, so it can't be a column (they have {some_of(types, 20)})"
-
-
-def _line_of_json(field: str, property_: str, dtype: str) -> str:
-    """Return the line that reads a property, at the elements that the field of the recipe names."""
-    own = itertools.zip_longest(field.split("."), property_.split("."), fillvalue="")
-    at = ".".join(mine if "[" in mine else there for mine, there in own if there)
-    return f"`dtype: {dtype}`" if at == field else f"`{line_of(at)}, dtype: {dtype}`"
 
 
 def check_video(path: Path, column: TopicColumn) -> None:
@@ -279,67 +197,6 @@ def key_of(column: TopicColumn) -> str:
     return "as" if column.adapter and not column.field else "field"
 
 
-def shape_line(
-    column: TopicColumn, message: ColumnType, spec: FieldSpec, topic: ResolvedTopic, logs: Mapping[str, Log]
-) -> str:
-    """Return the line that gives lists of numbers one length, by a list of the first log; "" for others."""
-    if not message.is_list_of_numbers or spec.adapter is not None:
-        return ""
-    for log_id in topic.some[:1]:
-        with contextlib.suppress(*OF_CONTENT):
-            last = logs[log_id].last_message(column.topic, spec)
-            if len(last) and (length := len(last.take(spec, np.arange(1))[0])):
-                known = f"{counted(length, 'number')} as the last one of log {log_id}"
-                return f"`shape: [{length}]`, if all lists have {known},"
-    return ""
-
-
-def _ways_to_resample(column: TopicColumn, message: ColumnType, shape: str) -> Iterator[str]:
-    """Yield lines that make a column of messages which the policy can't be applied to."""
-    if POLICIES[column.resample].takes != "quaternions":
-        yield from _ways_to_numbers(column, message, shape)
-    yield "`resample: previous`"
-    yield "`resample: nearest`"
-
-
-def _ways_to_numbers(column: TopicColumn, kind: ColumnType, shape: str = "") -> Iterator[str]:
-    """Yield lines that make numbers of one shape of lists and of sub-messages."""
-    if column.adapter is not None or len(column.field) != 1 or kind.kind != "array":
-        return
-    if kind.is_list_of_numbers:
-        yield shape or "`shape: [<length>]`, if it has one length in all messages,"
-    elif kind.dtype.names is not None:
-        field = column.field[0]
-        inside = f"{field}[]" if kind.shape and not field.endswith("]") else field
-        numbers = [name for name in kind.dtype.names if kind.dtype[name].base.kind in "iufb"]
-        yield from (f"`{line_of(f'{inside}.{name}')}`" for name in numbers[:3])
-
-
-def ways_to_hold(name: str, column: object, ctype: ColumnType, output: str) -> str:
-    """Describe what to do about a column that an output can't hold.
-
-    Args:
-        column: in the recipe.
-        ctype: of its rows.
-        output: name of the output.
-    """
-    ways = []
-    if isinstance(column, TopicColumn):
-        is_gathered = POLICIES[column.resample].gathers
-        is_number = ctype.kind == "array" and ctype.dtype.kind in "iufb"
-        ways = ["`resample: previous`"] * is_number if is_gathered else list(_ways_to_numbers(column, ctype))
-    others = [form.name for form in formats() if form.name != output and _holds(form, name, ctype)]
-    ways_on = f"; write {' or '.join(ways)} for {name}" if ways else ""
-    return f"{ways_on}; outputs that hold it as it is: {', '.join(others) or 'none'}"
-
-
-def _holds(form: Format, name: str, ctype: ColumnType) -> bool:
-    try:
-        return form.keeps_columns and not form.check(form.Options(), Schema({name: ctype}))
-    except ValidationError:  # it needs options
-        return False
-
-
 def row_type_of(path: Path, column: TopicColumn, message: ColumnType, shape: str = "") -> ColumnType:
     """Return the type of the column's rows.
 
@@ -362,7 +219,7 @@ def row_type_of(path: Path, column: TopicColumn, message: ColumnType, shape: str
         if str(error).startswith("dtype"):
             why = f"{error}; leave out `dtype: {dtype}`"
             raise MistakenError(Mistake((*path, "dtype"), why)) from error
-        why = f"{error}; write {' or '.join(_ways_to_resample(column, message, shape))}"
+        why = f"{error}; write {' or '.join(ways_to_resample(column, message, shape))}"
         raise MistakenError(Mistake((*path, "resample"), why)) from error
     if column.adapter == _ROTATION and message.tail == (4,):
         return replace(ctype, shape=(*ctype.shape[:-1], 3, 3))

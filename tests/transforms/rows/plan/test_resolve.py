@@ -7,9 +7,9 @@ from logloom.errors import RecipeError
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
 from logloom.schema import ColumnType, Schema
+from logloom.transforms.rows.plan.remedies import WAYS_ON
 from logloom.transforms.rows.plan.resolve import hold_to, resolve
 from logloom.transforms.rows.plan.row_plan import Sampling, SyncClock
-from logloom.transforms.rows.plan.types import WAYS_ON
 from logloom.transforms.rows.plan.unfit_columns import unfit_columns
 from tests.transforms.ros2_logs import COMMAND, POSE, SPEED, START, VIDEO, header, speeds, write_log
 
