@@ -1,6 +1,6 @@
 """Names that other tools use, and what has their meaning here, for errors about unknown names.
 
-These are no aliases: the error of an unknown name says which one is ours.
+These are no aliases: the error of an unknown name contains ours.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ VALUES = (
         "uris",
         "values",
         "text",
+        "familiar_names",
         "caching",
         "markup",
         "pictures",
