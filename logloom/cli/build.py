@@ -48,7 +48,10 @@ def build(
     *,
     recipe: RecipeOptions,
     logs: LogOptions,
-    allow_empty: terminal.AllowEmpty = False,
+    allow_empty: Annotated[
+        bool,
+        typer.Option("--allow-empty", help="Commit a version without rows, or with a split without logs."),
+    ] = False,
     openlineage: OpenLineage = None,
     options: JobOptions,
     engine: EngineOptions,
@@ -91,7 +94,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
 
     manifest = built.manifest
     counts = built_splits(manifest)
-    warnings = [*built.warnings, *built_warnings(manifest.recipe, counts)]
+    warnings = [*built.warnings, *built_warnings(plan, counts)]
     planned = plan_notices(plan)
     found = [] if _was_up_to_date(built, plan) else _logs_not_whole(built, plan)
     found += [warning for warning in warnings if warning not in planned]

@@ -108,7 +108,7 @@ def build(
 
     Args:
         recipe, to, log, py, allow_derive, limit, strict, on_error, hash, storage_options: as for `plan`.
-        allow_empty: commit a version without rows.
+        allow_empty: commit a version without rows, or a first one with a split without logs.
         verify: units to read back: "new", "all", "none" or "sample:<share>".
         workers: number of worker processes; None chooses by the size of the job.
         runner: the engine (`logloom.runners.RunnerOptions`); None is this machine.

@@ -249,16 +249,23 @@ class BuildPlan(Plan):
 
     @property
     def problem(self) -> str:
-        """Why the build is known to fail: too many skipped logs, or a refusal of `--strict`. Workers may
-        find more.
+        """Why the build is known to fail: too many skipped logs, a split without any, or a refusal of
+        `--strict`. Workers may find more.
         """
         if self.up_to_date:
             return ""
-        skipped, total = len(self.unreadable), self.num_logs + self.kept.logs
+        skipped, total, settings = len(self.unreadable), self.num_logs + self.kept.logs, self.job.settings
         total += len(self.unreadable) + len(self.left_out)
         names = (record.log_id for record in self.unreadable)
         over = self.job.over_budget(skipped, total, lambda: names)
-        return over or (strict_refusal(self.warnings) if self.job.settings.strict else "")
+        return over or self._empty_splits() or (strict_refusal(self.warnings) if settings.strict else "")
+
+    def _empty_splits(self) -> str:
+        """Why the first version of a root isn't built: shares of few logs leave a split without any."""
+        if self.job.parent is not None or self.num_logs == 1 or self.job.settings.allow_empty:
+            return ""  # a later version that is refused would stop nights
+        empty = [one.text for one in self.warnings if one.kind == "split" and one.is_doubtful]
+        return "; ".join([*empty, "`--allow-empty` builds it so"]) if empty else ""
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:

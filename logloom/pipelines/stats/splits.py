@@ -6,7 +6,7 @@ Elsewhere: assigning logs to splits (logloom.recipe.logs).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,8 @@ from logloom.text import counted
 from logloom.transforms.rows.notices import BuildWarning
 
 Counts = dict[str, dict[str, int]]
+
+_MANY = 1000  # logs; with as many, shares leave no split empty, and a line that names logs says LOG_ID
 
 
 def planned_splits(plan: BuildPlan) -> Counts:
@@ -82,18 +84,21 @@ def planned_warnings(plan: BuildPlan) -> list[BuildWarning]:
     counts, recipe = planned_splits(plan), plan.job.recipe
     if splits_rows(recipe):
         return [] if plan.logs or plan.left else _warnings(empty_row_splits(counts))
-    return _warnings(empty_splits(counts, {task.split for task in plan.left}, recipe_parts(recipe)))
+    guessed = {task.split for task in plan.left}
+    return _warnings(empty_splits(counts, guessed, recipe_parts(recipe), _names(plan, counts)))
 
 
-def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[BuildWarning]:
-    """A warning for each split of a version that gets nothing.
+def _names(plan: BuildPlan, counts: Counts) -> list[str]:
+    """Return log_ids for the line that names logs."""
+    return list(plan.log_ids)[: -1 - len(counts) : -1] if plan.num_logs < _MANY else []
 
-    Args:
-        recipe: as its manifest has it.
-    """
+
+def built_warnings(plan: BuildPlan, counts: Counts) -> list[BuildWarning]:
+    """A warning for each split of the version that a plan made that gets nothing."""
+    recipe = plan.job.recipe
     if splits_rows(recipe):
         return _warnings(empty_row_splits(counts))
-    return _warnings(empty_splits(counts, (), recipe_parts(recipe)))
+    return _warnings(empty_splits(counts, (), recipe_parts(recipe), _names(plan, counts)))
 
 
 def recipe_parts(recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,11 +111,12 @@ def _warnings(texts: Iterable[str]) -> list[BuildWarning]:
     return [BuildWarning(text, is_doubtful=" gets none of " in text, kind="split") for text in texts]
 
 
-def _with_lists(counts: Counts, parts: Mapping[str, Any]) -> dict[str, Any]:
+def _with_lists(counts: Counts, parts: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return a `split` in which the largest takes the logs that no other one lists."""
+    given = iter(names)
     listed = {name: part for name, part in parts.items() if isinstance(part, list)}
     rest = max((name for name in counts if name not in listed), key=lambda name: counts[name]["logs"])
-    return {name: 1 if name == rest else listed.get(name, ["LOG_ID"]) for name in counts}
+    return {name: 1 if name == rest else listed.get(name) or [next(given, "LOG_ID")] for name in counts}
 
 
 def empty_row_splits(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -124,13 +130,17 @@ def empty_row_splits(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 def empty_splits(
-    counts: Counts, guessed: Collection[str] = (), parts: Mapping[str, Any] = MappingProxyType({})
+    counts: Counts,
+    guessed: Collection[str] = (),
+    parts: Mapping[str, Any] = MappingProxyType({}),
+    names: Sequence[str] = (),
 ) -> list[str]:
     """A warning for each split that gets nothing, where another gets something.
 
     Args:
         guessed: splits whose rows are unknown yet.
         parts: see `recipe_parts`; a split that takes all logs that no list names may get none.
+        names: log_ids for the line that names logs.
     """
     total = sum(found["logs"] for found in counts.values())
     warnings = []
@@ -143,7 +153,7 @@ def empty_splits(
                 warnings.append(
                     f"split {name!r} gets none of {counted(total, 'log')}: shares are those of many logs, "
                     "for a hash of its log_id (of `split.by`) decides where a log falls; name logs, as in "
-                    f"`split: {flow(_with_lists(counts, parts))}`, or add logs"
+                    f"`split: {flow(_with_lists(counts, parts, names))}`, or add logs"
                 )
         elif total and name not in guessed and not any(n for unit, n in found.items() if unit != "logs"):
             warnings.append(f"split {name!r} gets no row of its {counted(found['logs'], 'log')}")

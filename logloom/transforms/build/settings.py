@@ -15,7 +15,7 @@ class BuildSettings:
 
     Attributes:
         verify: what to read back: "new", "all", "none" or "sample:<share>" (see `Manifest.verified`).
-        allow_empty: commit a version without rows.
+        allow_empty: commit a version without rows, or a first one with a split without logs.
         strict: refuse to commit if a warning names lost or doubtful data.
         labels: of this submission, for people and bills; kept in runs/, and shown by engines whose jobs have
             labels (Dataflow).

@@ -33,7 +33,11 @@ def test_plan_and_build_tell_rows_by_split_and_warn_of_one_that_gets_none(drive,
     assert f"{full} at most {said['rows_at_most']:,} rows of {len(drive.logs)} logs" in table
     assert "warning" not in table
 
-    built = logloom("build", recipe, "--to", root, "--json")
+    refused = logloom("build", recipe, "--to", root)
+    assert refused.returncode == 1, refused.stderr
+    assert f"{empty}: [{drive.logs[-1].stem}]" in refused.stderr, refused.stderr
+    assert not (root / "versions").exists()
+    built = logloom("build", recipe, "--to", root, "--json", "--allow-empty")
     result = json.loads(built.stdout)
     assert result["splits"][full] == {"logs": len(drive.logs), "rows": result["rows"]}
     assert result["splits"][empty] == {"logs": 0, "rows": 0}
@@ -53,7 +57,7 @@ def test_a_recipe_without_splits_has_one_and_no_warning(drive, built, tmp_path):
 
 
 def test_rows_by_split_are_those_of_its_logs(drive, tmp_path):
-    recipe = Recipe.from_yaml(f"{drive.text}split: {{b: 0.5, a: 0.5}}\n")
+    recipe = Recipe.from_yaml(f"{drive.text}split: {{b: 1, a: [drive-01]}}\n")
     manifest = build_at(recipe, tmp_path / "root").manifest
     counts = built_splits(manifest)
     for name, found in counts.items():
@@ -71,7 +75,7 @@ def test_a_split_whose_logs_give_no_row_is_warned_of():
 
 def test_splits_of_a_version_are_counted_and_measured(drive, tmp_path):
     """Both drives begin at one place, so splits by log lie no gap apart: that is what the command shows."""
-    recipe = Recipe.from_yaml(f"{drive.text}split: {{b: 0.5, a: 0.5}}\n")
+    recipe = Recipe.from_yaml(f"{drive.text}split: {{b: 1, a: [drive-01]}}\n")
     manifest = build_at(recipe, tmp_path / "root").manifest
     told = logloom("stats", tmp_path / "root", "--splits", "--position", "ego.position", "--json")
     said = json.loads(told.stdout)
