@@ -203,9 +203,15 @@ def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> V
         row = element
         if isinstance(values, Ragged):
             row = int(np.searchsorted(values.offsets, element, "right")) - 1
+        number = flat.flat[misfit]
+        if np.isnan(number):
+            way = "Give the column a dtype of floats, or `nan: unavailable` if messages have the NaN."
+        elif np.isinf(number):
+            way = "Give the column a dtype of floats."
+        else:
+            way = "Give the column a wider dtype."
         raise LogloomError(
-            f"column {name!r} at tick {ticks[row]} ns: {flat.flat[misfit]} does not fit {ctype.dtype}. "
-            "Give the column a wider dtype."
+            f"column {name!r} at tick {ticks[row]} ns: {number} does not fit {ctype.dtype}. {way}"
         )
     with np.errstate(all="ignore"):
         flat = kernels.cast(flat, ctype.dtype)

@@ -175,6 +175,9 @@ def policies_of(name):
             yield policy
 
 
+UNAVAILABLE = {"nan": "unavailable"}
+
+
 def plan_of(log, columns, rows=30):
     data = {
         "name": "robot",
@@ -277,6 +280,17 @@ def test_infinity_is_a_value(tmp_path):
     assert rows["x.available"].tolist() == [True, True, False, True]
     (line,) = nan_lines(reconcile(plan, log.summary, tallies))
     assert line == "column x: 1 of 4 messages of /s have NaN, and so no value for it (`nan: unavailable`)"
+
+
+@pytest.mark.parametrize(("field", "value"), [("x", 2), ("n", 7)])
+def test_floats_that_a_dtype_casts_may_have_nan(tmp_path, field, value):
+    messages = [(START + i * 20 * MS, sample(np.random.default_rng(0), START)) for i in range(3)]
+    for (_, message), x in zip(messages, (math.nan, 1.6, math.nan), strict=True):
+        message |= {"x": x, "n": 7}
+    log = opened(ros2(tmp_path / "drive.mcap", messages))
+    rows, _ = built(log, plan_of(log, {"c": {"topic": "/s", "field": field, "dtype": "int32"} | UNAVAILABLE}))
+    assert rows["c"].dtype == np.int32
+    assert set(rows["c"][rows["c.available"]].tolist()) == {value}
 
 
 @pytest.mark.parametrize(

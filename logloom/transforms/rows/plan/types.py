@@ -155,12 +155,14 @@ def message_type(
 def check_nan(path: Path, column: TopicColumn, found: ColumnType) -> None:
     """Check that messages may have NaN if the recipe has a rule for it.
 
+    Those whose numbers `dtype` casts may be floats in some logs, whatever it is.
+
     Raises:
         MistakenError: they can't.
     """
-    if column.nan == "unavailable" and not any(
-        numbers.dtype.kind == "f" for numbers in numbers_in(np.empty(0, found.dtype))
-    ):
+    if column.nan != "unavailable" or (casts(column) and is_numeric(found)):
+        return
+    if not any(numbers.dtype.kind == "f" for numbers in numbers_in(np.empty(0, found.dtype))):
         why = f"`nan: unavailable` has no meaning for {found}, which has no NaN; leave it out"
         raise MistakenError(Mistake((*path, "nan"), why))
 
