@@ -30,6 +30,7 @@ from logloom.io.logs.interface import (
     Refusal,
     TopicRequest,
 )
+from logloom.io.logs.messages.fields import NoFieldError, UntypedError
 from logloom.io.logs.recording_times import MessageRun, RecordedTime
 from logloom.schema import ColumnType
 
@@ -81,8 +82,14 @@ class RenamedLog:
     def _has(self, topic: str, path: str) -> bool:
         """Return whether messages have a field by their definition; if that has no types, whether one has."""
         spec = FieldSpec((path,))
-        with contextlib.suppress(UsageError, LogReadError):  # the plan reports what is wrong with all of them
+        try:
             self._log.column_type(topic, spec)
+            return True
+        except LogReadError:  # the plan reports what is wrong with all of them
+            return False
+        except (NoFieldError, UntypedError):
+            pass
+        except UsageError:  # an adapter may read it
             return True
         with contextlib.suppress(UsageError, LogReadError):
             untyped = replace(spec, dtype="float64")

@@ -73,6 +73,15 @@ def test_json_without_a_schema_has_the_field_of_its_messages(tmp_path, path, exp
     assert set(values(log, replace(WANTED, dtype="float64"))) == {expected}
 
 
+@pytest.mark.parametrize("name", ["velocity", "speed"])
+def test_a_message_that_only_an_adapter_reads_is_a_field(tmp_path, name):
+    """A column can't have all of it, as it contains a list."""
+    nested = f"x_msgs/Speeds {name}\n{'=' * 80}\nMSG: x_msgs/Speeds\nfloat64[] values\n"
+    messages = [(START + i, {name: {"values": [1.5] * i}}) for i in range(3)]
+    log = renamed(write_log(tmp_path / "a.mcap", {"/can": (("x_msgs/msg/Car", nested), messages)}))
+    assert log.summary.renamed == (() if name == "velocity" else (("/can velocity", "speed"),))
+
+
 def test_json_with_two_of_the_fields_names_both(tmp_path):
     log = renamed(write_json(tmp_path / "a.mcap", {"/can": ("car/Speed", None, {"speed": 1, "v": 2})}))
     with pytest.raises(LogReadError, match=r"a\.mcap: messages of /can have 'speed' and 'v', which `any`"):

@@ -44,6 +44,10 @@ _STEP = re.compile(f"({_WORD.pattern}){_INDEX}")
 _TIME = np.dtype("<i8")
 
 
+class NoFieldError(UsageError):
+    """Messages have no field of this name by their definition."""
+
+
 class UntypedError(UsageError):
     """A field to which the definition of its messages gives no type that a column can have."""
 
@@ -235,7 +239,7 @@ def _select(root: Struct, inside: Struct, steps: Sequence[re.Match[str]], path: 
         if field is None:
             if reason := dict(inside.omitted).get(step[1]):
                 raise UntypedError(f"field {path!r}: {step[1]} {reason}")
-            raise UsageError(_no_such_field(root, inside, step[1], path))
+            raise NoFieldError(_no_such_field(root, inside, step[1], path))
         names.append(field.name)
         rest = steps[i + 1 :]
         if field.array is not None:

@@ -207,7 +207,7 @@ class TableLog:
             for name, kind in without_type(found.files[0].schema).items():
                 if any(f"{path}.".startswith((f"{name}.", f"{name}[")) for path in spec.paths):
                     why = f"field {name!r} is {kind}, so it can't be a column"
-            raise UsageError(f"topic {topic} ({found.files[0].uri}): {why}") from None
+            raise type(error)(f"topic {topic} ({found.files[0].uri}): {why}") from None
 
     def time_source(self, topic: str, sources: Sequence[MessageTime]) -> MessageTime | None:
         found = self._topic(topic)
