@@ -17,6 +17,7 @@ from logloom.validation import Path
 
 KEY = "alternatives"
 _ANY = "any"
+_OF_TOPICS = ("topic", "topics", "static", "camera", "stamp", "sync")
 
 
 class OtherNames(RecipePart):
@@ -108,20 +109,37 @@ def in_any(column: Mapping[str, Any], others: OtherNames) -> dict[str, Any]:
 
 
 def _misplaced(data: Mapping[str, Any], topics: Mapping[str, list[str]]) -> Iterator[Mistake]:
-    """Find other names of a topic where a recipe uses the first."""
-    first_of = {name: first for first, others in topics.items() for name in others}
-    places: list[tuple[Path, Any]] = [(("clock", "topic"), _part(data, "clock").get("topic"))]
-    synced = _part(data, "clock").get("sync")
-    for i, topic in enumerate(synced if isinstance(synced, list) else ()):
-        places.append((("clock", "sync", i), topic))
+    """Find other names of a topic where a recipe uses the first, and names that two `any` have."""
+    first_of: dict[str, str] = {}
+    shared: dict[str, str] = {}  # a name, by the first one of the later `any`
+    for first, others in topics.items():
+        for name in others:
+            if first_of.setdefault(name, first) != first:
+                shared[first] = name
+    places: list[tuple[Path, Any]] = [*_topics_in(_part(data, "clock"), ("clock",))]
     places += [(("time", "topics", name), name) for name in _part(_part(data, "time"), "topics")]
     for name, column in _part(data, "columns").items():
         if isinstance(column, Mapping):
-            places.append((("columns", name, "topic"), column.get("topic")))
+            places += _topics_in(column, ("columns", name))
     for path, topic in places:
         if isinstance(topic, str) and topic in first_of:
             first = first_of[topic]
             yield Mistake(path, f"{topic} is one of the names in `any` of {first}; write {first} here")
+        elif isinstance(topic, str) and topic in shared:
+            name = shared[topic]
+            why = f"{name} is one of the names in `any` of {first_of[name]}, too; leave it out of one"
+            yield Mistake(path, why)
+
+
+def _topics_in(part: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Any]]:
+    """Find the topics that a clock or a column names, in its `tf`, `deskew` and other parts, too."""
+    for key, value in part.items():
+        if isinstance(value, Mapping):
+            yield from _topics_in(value, (*path, str(key)))
+        elif key in _OF_TOPICS and isinstance(value, list | tuple):
+            yield from (((*path, key, i), one) for i, one in enumerate(value))
+        elif key in _OF_TOPICS:
+            yield (*path, key), value
 
 
 def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:

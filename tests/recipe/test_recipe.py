@@ -399,6 +399,21 @@ WRONG = [
         "  b: {topic: {any: [/b, /c]}, field: x}\ntime: {topics: {/c: log}}\nrows:",
         "time.topics./c: /c is one of the names in `any` of /b; write /b here",
     ),
+    (
+        "rows:",
+        "  b: {topic: {any: [/b, /c]}, field: x}\n  d: {topic: {any: [/d, /c]}, field: x}\nrows:",
+        "columns.d.topic: /c is one of the names in `any` of /b, too; leave it out of one",
+    ),
+    (
+        "rows:",
+        "  b: {topic: {any: [/b, /c]}, field: x}\n  d: {tf: {from: {topic: /c}, to: map}}\nrows:",
+        "columns.d.tf.from.topic: /c is one of the names in `any` of /b; write /b here",
+    ),
+    (
+        "rows:",
+        "  b: {topic: {any: [/b, /tf2]}, field: x}\n  d: {tf: {from: a, to: b, topics: [/tf, /tf2]}}\nrows:",
+        "columns.d.tf.topics[1]: /tf2 is one of the names in `any` of /b; write /b here",
+    ),
     ("outputs:", "as_: 3\noutputs:", "recipe.yaml:9: as_: unknown key"),
     ("outputs:", "<<: {}\noutputs:", "recipe.yaml:9: <<: unknown key"),
     ("outputs:", "<one>: {}\noutputs:", "recipe.yaml:9: <one>: unknown key"),
