@@ -232,6 +232,7 @@ def test_a_column_in_which_all_lists_are_empty_or_null_has_its_type(tmp_path, re
 @pytest.mark.parametrize(
     ("column", "words"),
     [
+        (pa.array([[[[1], [2, 3]]]]), "their lengths differ"),
         (pa.array([[[1], None]]), "a null within"),
         (pa.array([[[1, None]]]), "a null within"),
         (pa.array([["a", None]]), "a null within"),
