@@ -143,19 +143,27 @@ def cuts_of(
         limit: the longest gap that doesn't end one, ns.
         period: of a rate clock, ns; None for others.
     """
-    found = list[Cut]()
     starts = [before for before, _ in ends]
     across: dict[int, tuple[set[str], int]] = {}  # gaps over the edges of spans
     bridge = longest_bridge(period)
+    kinds = list[tuple[tuple[str, ...], int, int, int]]()
     for tally in tallies:
-        for mask, _, number, first, longest in tally.between:
-            if longest > limit:
-                found.append(Cut(tally.of(mask), longest > bridge, number, longest, first, log))
+        kinds += [
+            (tally.of(mask), number, first, longest)
+            for mask, _, number, first, longest in tally.between
+            if longest > limit
+        ]
         for mask, first, last in filter(None, (tally.before, tally.after)):
             at = bisect.bisect_left(starts, first) - 1
             if at >= 0 and last < ends[at][1]:
                 names, earliest = across.setdefault(at, (set(), first))
                 across[at] = names | {*tally.of(mask)}, min(first, earliest)
+    found, spare = list[Cut](), len(ends) - len(across) - len(kinds)
+    for reasons, number, first, longest in kinds:
+        # Gaps of as many ticks of a topic's clock differ in time: some may end nothing, but not the longest.
+        more = max(0, min(number - 1, spare))
+        spare -= more
+        found.append(Cut(reasons, longest > bridge, 1 + more, longest, first, log))
     for at, (names, first) in sorted(across.items()):
         apart = ends[at][1] - ends[at][0]
         found.append(Cut(tuple(sorted(names)), apart > bridge, 1, apart, first, log))

@@ -86,3 +86,14 @@ def test_a_gap_without_ticks_and_one_of_seconds_are_told_apart_from_short_ones()
     ]
     # Gaps no longer than the limit end nothing.
     assert [cut.is_long for cut in cuts_of([tally], ends[2:], 3 * 10**6, 10**6, "a")] == [True, True]
+
+
+def test_gaps_of_a_topics_clock_that_end_nothing_are_not_counted():
+    """Three gaps of one tick each: two short ones, and one in which the topic was silent, too."""
+    gaps = TickGaps(REASONS)
+    times = np.array([0, 100, 200, 300, 700, 800, 900, 1000], np.int64)
+    masks = np.zeros(len(times), np.uint64)
+    masks[[1, 3, 6]] = gaps.bit("require cam")
+    gaps.add(times, masks)
+    (cut,) = cuts_of([gaps.tally()], [(200, 700)], 250, None, "a")
+    assert (cut.reasons, cut.number, cut.longest) == (("require cam",), 1, 500)
