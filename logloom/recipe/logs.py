@@ -131,7 +131,7 @@ def check_listed_splits(recipe: Recipe, logs: LogList, before: Collection[str] =
     """Raise a RecipeError for each name in a list of `split` that no log has.
 
     Args:
-        before: those of these names that the latest version has.
+        before: names that had a log in the latest version, or before it.
     """
     if recipe.split is None or ("logs",) in recipe.places.options:  # a trial on other logs
         return

@@ -142,7 +142,7 @@ class PlanLogs(Mapping[str, Outline]):
         self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
-        check_listed_splits(recipe, found, before.having(_listed_logs(recipe)))
+        check_listed_splits(recipe, found, _listed_before(recipe, before))
         self._known_bags, self._folder_notes = folders.known_bags, folders.notes
         access = access_to(store.options, found)
         self.unsettled = set[str]()
@@ -544,9 +544,14 @@ class PlanLogs(Mapping[str, Outline]):
         return None if memory.is_same(self._before) else memory
 
 
-def _listed_logs(recipe: Recipe) -> list[str]:
-    """Return the names in lists of `split`."""
-    return [] if recipe.split is None else [log for logs in recipe.split.listed.values() for log in logs]
+def _listed_before(recipe: Recipe, before: Before) -> set[str]:
+    """Return names in lists of `split` that are logs of the latest version, or that its recipe lists.
+
+    The latter had a log once, which has vanished.
+    """
+    listed = [] if recipe.split is None else [log for logs in recipe.split.listed.values() for log in logs]
+    parts = (before.recipe.get("split") or {}).values()
+    return {*before.having(listed), *(log for part in parts if isinstance(part, list) for log in part)}
 
 
 def _without(found: LogList, log_ids: Collection[str]) -> LogList:

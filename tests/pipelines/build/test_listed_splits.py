@@ -74,6 +74,20 @@ def test_logs_that_come_later_go_to_the_rest_and_a_list_outlives_its_log(place):
     assert splits(root)["take_1"] == "val"
 
 
+def test_a_list_may_go_on_naming_a_log_that_vanished_versions_ago(place):
+    recipe, root = place / "r.yaml", place / "root"
+    recipe.write_text(RECIPE.format("{val: [take_3, take_2]}") + "vanished: drop\n")
+    ll.build(recipe, root)
+    (place / "logs/take_3.mcap").unlink()
+    for night in ("take_4", "take_5"):
+        write(place, night)
+        ll.build(recipe, root)
+    assert splits(root) == {"take_1": "train", "take_2": "val", "take_4": "train", "take_5": "train"}
+    recipe.write_text(recipe.read_text().replace("take_3,", "take_3, take_6,"))
+    with pytest.raises(RecipeError, match="no log has the log_id 'take_6'"):
+        ll.plan(recipe, root)
+
+
 def test_a_trial_on_other_logs_needs_no_listed_log(place):
     recipe = place / "r.yaml"
     recipe.write_text(RECIPE.format("{val: [take_3]}"))
