@@ -106,8 +106,8 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
         if not isinstance(job, LogJob) or "log" not in job.left_out or isinstance(error, DatasetError):
             return LogOutcome(log.log_id, None, failures, memory=memory)
         record, warnings, available = skipped_record(log, failures), (), ()
-    sequences = log_sequences(job, log, entries) if isinstance(job, LogJob) else ()
     units = record.units or 0
+    sequences = log_sequences(job, log, entries) if isinstance(job, LogJob) and units else ()
     built = sum(result.built for result in done) if units else 0
     seconds = sum(result.seconds for result in done)
     return LogOutcome(

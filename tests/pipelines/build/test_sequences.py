@@ -95,6 +95,16 @@ def test_partitions_change_nothing(tmp_path):
     assert len(warnings) == 1
 
 
+def test_logs_that_are_skipped_have_no_episodes(tmp_path):
+    logs(tmp_path, x=dropouts())
+    messages = speeds(100)
+    messages[-1][1]["speed"] = 1e300
+    write_log(tmp_path / "logs/far.mcap", {"/can": (SPEED, messages), "/x": dropouts()})
+    made = recipe(tmp_path, base=f"{NEAR}, dtype: float32", more="partition: {rows: 20}\non_error: skip")
+    (counts,) = build(plan_build(made, str(tmp_path / "root"))).sequences
+    assert (counts.logs, counts.number) == (1, episodes(tmp_path))
+
+
 def test_a_gap_of_seconds_stays_and_what_where_drops_has_a_line_of_the_output(tmp_path):
     lost, where = ((20, 40), (60, 62)), "where: base < 80 or base > 82"
     logs(tmp_path, x=dropouts(lost))
