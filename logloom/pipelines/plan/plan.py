@@ -546,7 +546,8 @@ def _to_build(
     if failed and job.on_error == "fail":
         raise LogReadError(list_failures((failure.message for failure in failed), len(logs.files)))
     if misfits:
-        mixed = {column: why for column, _ in misfits if (why := two_depths(images[column]))}
+        kept = {column.name for column in job.plan.columns if not column.spec.unit}
+        mixed = {name: why for name, _ in misfits if name in kept and (why := two_depths(images[name]))}
         raise recipe.places.error(
             Mistake(("columns", column), mixed.get(column) or f"{problem} ({some_of(log_ids)})")
             for (column, problem), log_ids in misfits.items()

@@ -261,3 +261,24 @@ def test_an_existing_dataset_of_one_type_names_the_lines_that_convert(tmp_path):
         RecipeError, match=r"set dtype: float32, or for depth `dtype: float32, unit: m` or .* \(b\)"
     ):
         takes(two_takes(tmp_path), ", dtype: uint16", tmp_path)
+
+
+@pytest.mark.parametrize("keys", [", dtype: uint16, unit: mm", ", dtype: float32, unit: m"])
+def test_resizing_mixes_no_depth_with_pixels_that_have_none(tmp_path, keys):
+    """The halves of a picture without depth on the left stay apart, whatever its type."""
+    depth = np.array([[0, 1000, 2000, 4000]] * 4, np.uint16)
+    metres = np.where(depth == 0, np.nan, depth / 1000).astype(np.float32)
+    pictures = {"a": ("16UC1", depth), "b": ("32FC1", metres)}
+    for name, (encoding, pixels) in pictures.items():
+        times = TIMES if name == "a" else [time + 3600 * SECOND for time in TIMES]
+        write_log(
+            tmp_path / f"{name}.mcap", {"/camera": (IMAGE, [(t, raw(t, encoding, pixels)) for t in times])}
+        )
+    where = str(tmp_path / "*.mcap")
+    with pytest.raises(RecipeError, match=r"\(2, 2, 1\), the column's \(2, 2, 3\); set shape: \[2, 2, 1\] "):
+        takes(where, f"{keys}, resize: [2, 2]", tmp_path)
+    build(takes(where, f"{keys}, resize: [2, 2], shape: [2, 2, 1]", tmp_path), num_workers=1)
+    far = (1000 + 3 * 2000 + 3 * 4000) / 7  # of a triangle that doesn't reach the first pixel
+    none, far = (0, round(far)) if "mm" in keys else (np.nan, np.float32(far / 1000))
+    for row in logloom.datasets.open(str(tmp_path / "root")):
+        np.testing.assert_allclose(row["camera"][:, :, 0], [[none, far]] * 2, rtol=1e-6)

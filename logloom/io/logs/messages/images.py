@@ -123,14 +123,16 @@ def finished(spec: FieldSpec, ctype: ColumnType, pixels: Pixels, name: str) -> P
     height, width, channels = pixels.shape
     if problem := misfit(spec, ctype, Form(pixels.dtype, (height, width, channels)), name):
         raise ValueError(problem)
-    to_float = _is_converted(spec, pixels.dtype, channels) and ctype.dtype.kind == "f"
-    if to_float:  # first, so that resizing mixes no depth with pixels that have none
+    is_depth, to_float = _is_converted(spec, pixels.dtype, channels), ctype.dtype.kind == "f"
+    if is_depth and to_float:  # first, so that resizing mixes no depth with pixels that have none
         pixels = in_unit(pixels, ctype.dtype, spec.unit)
+    elif is_depth and spec.resize is not None:
+        pixels = in_unit(pixels, np.dtype(np.float32), "m")
     if spec.resize is not None:
         pixels = resized(pixels, spec.resize)
     if spec.encode is not None:
         return np.frombuffer(encoded(pixels, spec.encode), np.uint8)
-    if _is_converted(spec, pixels.dtype, channels) and not to_float:
+    if is_depth and not to_float:
         pixels = in_unit(pixels, ctype.dtype, spec.unit)
     return pixels.astype(ctype.dtype, copy=False)
 
