@@ -180,7 +180,10 @@ class Ragged:
         """
         if len(parts) == 1:
             return parts[0]
-        if lists := [part for part in parts if isinstance(part, Lists)]:
+        lists = [part for part in parts if isinstance(part, Lists)]
+        if lists and len(lists) < len(parts):
+            raise TypeError("lists of lists and other rows make no column")
+        if lists:
             inner = Ragged.concatenate([part.inner for part in lists])
             return Lists(np.concatenate([part.values for part in lists]), inner.shapes[:, 0], inner.values)
         if all(part._rows is not None for part in parts):
@@ -254,6 +257,11 @@ class Lists(Ragged):
     def flat(self) -> Ragged:
         """The elements of all lists of a row as one list."""
         return Ragged(self.values, self.shapes)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all values, and of the lengths of the lists, which may be many and empty."""
+        return super().nbytes + self.inner.nbytes
 
     def __getitem__(self, row: int) -> Any:
         row = range(len(self))[row]

@@ -193,7 +193,7 @@ def check_lists(found, rows, ctype):
     assert [[(one.dtype, one.shape, one.tobytes()) for one in row] for row in found] == [
         [(one.dtype, one.shape, one.tobytes()) for one in row] for row in rows
     ]
-    assert found.nbytes == sum(one.nbytes for row in rows for one in row)
+    assert found.nbytes == sum(one.nbytes + 8 for row in rows for one in row)
     assert found.lengths.tolist() == [sum(map(len, row)) for row in rows]
     assert [row.tolist() for row in found.inner] == [[len(one) for one in row] for row in rows]
 
@@ -210,6 +210,12 @@ def test_lists_of_lists_are_taken_joined_and_pickled_like_other_rows(made, data)
     check_lists(take(found, cut), rows[cut], ctype)
     check_lists(concatenate([found, take(found, cut), empty(ctype, 2)]), [*rows, *rows[cut], [], []], ctype)
     check_lists(found.with_values(found.values.copy()), rows, ctype)
+
+
+def test_lists_are_not_joined_with_other_rows():
+    lists, ctype = Lists(np.arange(2), [1], [2]), ColumnType(np.dtype("<i8"), (None,))
+    with pytest.raises(TypeError, match="make no column"):
+        concatenate([lists, Ragged.from_rows([np.arange(2)], ctype)])
 
 
 def test_lists_of_negative_length_are_refused():

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Block, Ragged, Values, cut_by_bytes, empty, take
+from logloom.blocks import Block, Lists, Ragged, Values, cut_by_bytes, empty, take
 from logloom.digests import RowsDigest
 from logloom.errors import LogReadError, UsageError
 from logloom.io.catalog.labels import LogLabels
@@ -190,6 +190,8 @@ def _row_bytes(columns: Mapping[str, Values]) -> NDArray[np.int64]:
     for values in columns.values():
         if isinstance(values, Ragged):
             sizes += values.lengths * (math.prod(values.tail) * values.dtype.itemsize)
+            if isinstance(values, Lists):  # of which many may be empty
+                sizes += values.inner.lengths * values.inner.dtype.itemsize
         else:
             sizes += values.itemsize * math.prod(values.shape[1:])
     return sizes
