@@ -249,7 +249,7 @@ def _values(result: Any, ctype: ColumnType) -> Values:
 def _lists(result: Any, ctype: ColumnType) -> Lists:
     rows = [[np.asarray(one) for one in row] for row in result]
     lists = [one for row in rows for one in row]
-    if any(one.size and one.shape[1:] != ctype.tail for one in lists):
+    if any(one.ndim == 0 or (one.size and one.shape[1:] != ctype.tail) for one in lists):
         raise ValueError(f"lists of shapes {sorted({one.shape for one in lists})}")
     dtypes = {one.dtype for one in lists if one.size}
     if len(dtypes) > 1 and ctype.dtype not in dtypes:

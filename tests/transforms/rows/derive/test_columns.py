@@ -125,6 +125,7 @@ def test_a_function_may_return_rows_of_differing_length():
         ("large_objects", ColumnType(np.dtype("<i8"), (None, 2)), "shapes"),
         ("large_objects", ColumnType(np.dtype("<i8"), (None, None, 3), "lists"), "lists of shapes"),
         ("number_of_objects", ColumnType(np.dtype("<i8"), (None, None), "lists"), "iterable"),
+        ("large_objects", ColumnType(np.dtype("<i8"), (None, None), "lists"), r"lists of shapes \[\(\)\]"),
     ],
 )
 def test_a_function_that_returns_something_else_is_named(name, ctype, message):
