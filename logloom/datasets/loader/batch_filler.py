@@ -169,7 +169,10 @@ def column_of(key: str, values: Sequence[Any], dtype: np.dtype[Any], shape: tupl
         for row, value in enumerate(values):
             listed = value.tolist() if isinstance(value, np.ndarray) else value
             if len(shape) > 1:  # of arrays of text
-                column[row] = np.array(listed, object)
+                texts = np.array(listed, object)
+                if texts.shape != shape:
+                    raise ValueError(_misfit(key, value, "text", shape))
+                column[row] = texts
             elif shape and (not isinstance(listed, list) or len(listed) != shape[0]):
                 raise ValueError(_misfit(key, value, "a list", shape))
             elif not shape and not isinstance(listed, str | bytes):
@@ -241,7 +244,7 @@ def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int | 
                 f"; for images, give `shape: {list(shape)}` in the recipe to refuse others, or "
                 f"`resize: {list(shape[:2])}` to scale all"
             )
-        elif array.shape != shape and shape:
+        elif array.shape != shape and all(shape):
             way += f", or build its column with `shape: {[*shape]}`"
         raise ValueError(
             f"{key!r} is {array.dtype} {array.shape}, in row 0 it is {dtype} {shape}; rows of a batch have "

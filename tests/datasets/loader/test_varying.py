@@ -214,6 +214,8 @@ class Odd:
         ("a", 5, "'v' is int, in row 0 it is text or bytes"),
         (["a", "b"], ["a"], "'v' is list, in row 0 it is a list"),
         (b"a", np.zeros(2), "'v' is ndarray, in row 0 it is text or bytes"),
+        (np.array([["a", "b"]] * 2), np.array(["c", "d"]), r"'v' is ndarray, in row 0 it is text \[2, 2\]"),
+        (np.zeros(0), np.zeros(1), r"'v' is float64 \(1,\), in row 0 it is float64 \(0,\)"),
         (np.zeros((2, 3)), np.zeros((4, 3)), r"'v' is float64 \(4, 3\), in row 0 it is float64 \(2, 3\)"),
     ],
 )
