@@ -230,7 +230,7 @@ class Filter:
                 refuse(self.text, at, f"index {i} is out of range, this is {ctype}")
 
     def _check_numbers(self, word: str, ctype: ColumnType, index: tuple[int, ...], at: int) -> None:
-        if ctype.kind != "array" or not [*numbers_in(np.empty(0, ctype.dtype))]:
+        if ctype.kind not in ("array", "lists") or not [*numbers_in(np.empty(0, ctype.dtype))]:
             refuse(self.text, at, f"{word}(…) is for numbers, this is {ctype}")
         if index and (ctype.is_ragged or len(index) > len(ctype.tail)):
             refuse(self.text, at, f"{word}(…) takes an index of a vector, this is {ctype}")

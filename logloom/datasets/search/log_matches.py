@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logloom.blocks import Array, Ragged
+from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
-from logloom.io.rows.batches import Batch
+from logloom.io.rows.batches import Batch, ragged_of
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import RowSource, values_of
 from logloom.query import bounds as wb
@@ -206,7 +206,7 @@ def index_values(source: RowSource, name: str, positions: Ints) -> Array | Categ
 
 def _comparable(column: Any) -> Any:
     """A column of a batch as filters of single rows take it."""
-    return Ragged(*column) if isinstance(column, tuple) else comparable_texts(column)
+    return ragged_of(column) if isinstance(column, tuple) else comparable_texts(column)
 
 
 def comparable_texts(values: Any) -> Array | Categories:

@@ -74,3 +74,17 @@ def test_texts_in_memory_are_compared_once_each_and_by_the_block_where_rows_are_
 def test_no_rows_pass_where_there_are_none():
     for where in ("weather == 'sun'", "weather == 'sun' and v > 1", "log_id in ('log-1')"):
         assert passing(Source(), np.arange(0), where).tolist() == []
+
+
+def test_lists_of_lists_are_looked_at_whole():
+    class Lists(Source):
+        schema = types.SimpleNamespace(all={"v": ColumnType(np.dtype("<f8"), (None, None), "lists")})
+
+        def take(self, positions, names):  # a number, nothing, a number; NaN first in odd rows
+            firsts = np.where(positions % 2, np.nan, 1.0)
+            values = np.stack([firsts, np.ones(len(positions))], axis=1).reshape(-1)
+            return {"v": (values, np.full(len(positions), 3), np.tile([1, 0, 1], len(positions)))}
+
+    positions = np.arange(10)
+    assert passing(Lists(), positions, "isfinite(v)").tolist() == [0, 2, 4, 6, 8]
+    assert passing(Lists(), positions, "isnan(v) and row >= 0").tolist() == [1, 3, 5, 7, 9]
