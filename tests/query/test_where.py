@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logloom.io.formats.table as tt
-from logloom.blocks import Ragged
+from logloom.blocks import Lists, Ragged
 from logloom.errors import UsageError
 from logloom.query.where import Categories, parse
 from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType
@@ -208,6 +208,17 @@ def compared(word, a, b):
 def of_floats(word, value):
     numbers = value if isinstance(value, list) else [value]
     return all(map(math.isfinite, numbers)) if word == "isfinite" else any(map(math.isnan, numbers))
+
+
+def test_isfinite_and_isnan_look_at_all_lists_of_a_row():
+    types = {"paths": ColumnType(np.dtype(np.float32), (None, None), "lists")}
+    paths = Lists(np.array([1, math.nan, math.inf, 2], np.float32), counts=[2, 0, 1, 1], lengths=[1] * 4)
+    for text, rows in (("isnan(paths)", [0]), ("isfinite(paths)", [1, 3])):
+        found = parse(text)
+        found.check(types)
+        assert np.flatnonzero(found.mask({"paths": paths}, 4)).tolist() == rows
+    with pytest.raises(UsageError, match=r"takes an index of a vector, this is float32\[\?\]\[\?\]"):
+        parse("isnan(paths[0])").check(types)
 
 
 def column_or(names, constants):
