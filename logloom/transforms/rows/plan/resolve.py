@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import OF_CONTENT, LogReadError, UsageError
-from logloom.io.formats.registry import format_named, output_problems
+from logloom.io.formats.registry import format_named
 from logloom.io.logs.interface import FieldSpec, Log, MessageTime
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, TopicColumn, TransformColumn
 from logloom.recipe.columns import Deskew, FramePair, struct_dtype
@@ -514,7 +514,7 @@ class _Resolving:
         for output, options in self._recipe.outputs.items():
             for key, problem in format_named(output).check_clock(options, period).items():
                 yield Mistake(("outputs", output, key), problem)
-            for line in output_problems(format_named(output), options, schema):
+            for line in format_named(output).check(options, schema):
                 mentioned = set(re.findall(r"[a-z_][a-z0-9_.]*", line))
                 if not missing or (mentioned & set(schema.columns) and not mentioned & set(missing)):
                     yield Mistake(("outputs", output), f"{line}{self._ways_on(output, line, schema)}")

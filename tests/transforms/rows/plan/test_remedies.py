@@ -109,6 +109,7 @@ def test_what_an_output_refuses_it_takes_by_the_lines_named_and_others_as_it_is(
                 continue
             refused += 1
             assert HELD in line, line
+            assert line.count("tar") == 1, line  # an output is named once
             for other in line.partition(HELD)[2].split(", "):
                 assert not problem_of(log, path, keys, other), (line, other)
             for way in remedies(line.partition(HELD)[0], keys):
