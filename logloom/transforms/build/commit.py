@@ -490,7 +490,10 @@ def _refusal(job: Target, logs: LogRecords, warnings: Sequence[BuildWarning]) ->
             why.append(f"{counted(dropped, 'log')} left out by `logloom drop`")
         reasons = ", ".join(why) or _no_tick(job)
         listed = "".join(f"\n  {warning}" for warning in warnings[:MAX_LISTED])
-        return f"no rows at all ({reasons}); --allow-empty commits an empty version{listed}"
+        way = "; --allow-empty commits an empty version"
+        if isinstance(job, ConvertJob):  # which makes no empty versions
+            way = "; choose another `where`" if job.where else ""
+        return f"no rows at all ({reasons}){way}{listed}"
     return strict_refusal(warnings) if job.settings.strict else ""
 
 

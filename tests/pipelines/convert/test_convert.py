@@ -16,7 +16,7 @@ import pytest
 import logloom as ll
 import logloom.io.formats.bags as granular
 import logloom.io.formats.table as tt
-from logloom.errors import DatasetError, ReadBackError, UsageError
+from logloom.errors import DatasetError, LogloomError, ReadBackError, UsageError
 from logloom.io.catalog.entries import unit_folder
 from logloom.io.catalog.manifest import entries_of, open_root, read_manifest
 from logloom.io.formats.bags.format import BagsFormat
@@ -347,6 +347,13 @@ def test_a_filter_takes_the_rows_of_a_version_that_opening_it_takes(built, tmp_p
     for record in done.manifest.logs:
         assert record.planned == record.rows + sum(record.dropped.values())
     assert verify(str(tmp_path / "root"), num_workers=1).findings == ()
+
+
+def test_a_filter_that_no_row_passes_is_named(built, tmp_path):
+    with pytest.raises(
+        LogloomError, match=r"no rows at all \(\d+ ticks dropped .*\); choose another `where`$"
+    ):
+        converted(built, tmp_path / "root", "table", where="timestamp < 0")
 
 
 def test_a_filter_of_damaged_parts_says_which_rows_were_lost(built, tmp_path):
