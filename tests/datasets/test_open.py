@@ -333,6 +333,7 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
         (lambda: dataset.window([[1], [1, 2]]), "offsets are integers"),
         (lambda: dataset.select([5]), r"columns=\[5\]: not a name; pass a text"),
         (lambda: dataset.window([0], stride=0), "at least 1"),
+        (lambda: dataset.window(["-1s", "0s"], stride=1 << 40), "no log is so long"),
         (lambda: dataset.window([0], on_edge="wrap"), "drop, pad, repeat, error"),
         (lambda: dataset.window([0], max_gap=-0.1), "window: max_gap=-0.1: not a length of time"),
         (lambda: dataset.window([0], max_gap=float("nan")), "window: max_gap=nan: not a length of time"),

@@ -31,6 +31,7 @@ Offsets = Sequence[int] | Sequence[Time] | NDArray[Any]
 OnEdge = Literal["drop", "pad", "repeat", "error"]
 ON_EDGE = ("drop", "pad", "repeat", "error")
 _TIMES = (float, str, datetime.timedelta, np.floating, np.timedelta64)
+_FARTHEST = 1 << 60  # rows or ns of an offset, with its stride
 _AT_ONCE = 1 << 20  # rows of windows that are looked up together
 
 
@@ -240,6 +241,8 @@ def steps_of(offsets: Offsets, stride: int) -> tuple[Ints, bool]:
             "window: offsets are integers such as range(-10, 1), or times such as ['-200ms', '0ms'] or, in "
             f"seconds, [-0.2, 0.0], got {offsets!r:.80}"
         )
+    if int(np.abs(steps).max()) * operator.index(stride) > _FARTHEST:
+        raise UsageError(f"window: stride={stride}: no log is so long")
     return steps * operator.index(stride), is_time
 
 
