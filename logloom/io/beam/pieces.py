@@ -20,6 +20,7 @@ from logloom import metrics
 from logloom.blocks import Array, Block, Lists, Ragged, Values, bytes_of
 from logloom.digests import digest_of, digests_of_rows
 from logloom.errors import DatasetError
+from logloom.io.rows.flat_lists import LENGTHS
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.store import Store
 from logloom.schema import TIMESTAMP, ColumnType, Schema
@@ -105,9 +106,6 @@ def _buffers(values: Values) -> list[bytes | memoryview]:
     return [bytes_of(values.shapes), bytes_of(values.values)]
 
 
-_LENGTHS = ColumnType(np.dtype("<i8"), (None,))  # of the lists of a row
-
-
 class _StoredColumns:
     """The values in a piece's bytes."""
 
@@ -118,7 +116,7 @@ class _StoredColumns:
         if not ctype.is_ragged:
             return self._array(ctype, rows)
         if ctype.kind == "lists":
-            inner = self.column(_LENGTHS, rows)
+            inner = self.column(LENGTHS, rows)
             assert isinstance(inner, Ragged)
             return Lists(self._array(ctype, int(inner.values.sum())), inner.shapes[:, 0], inner.values)
         shapes = self._array(ColumnType(np.dtype("<i8"), (ctype.num_ragged,)), rows)
