@@ -33,6 +33,8 @@ def common_shape(shapes: Iterable[tuple[int | None, ...]]) -> tuple[int | None, 
 
     >>> common_shape([(2, 3, 4), (5, 3, 4)])
     (None, 3, 4)
+    >>> common_shape([(2, 0), (1, 0)])  # lists of empty lists: 0 is no length that all lists have
+    (None, None)
     """
     distinct = list(dict.fromkeys(shapes))
     if len({len(shape) for shape in distinct}) > 1:
@@ -41,6 +43,8 @@ def common_shape(shapes: Iterable[tuple[int | None, ...]]) -> tuple[int | None, 
     ragged = max(
         (axis for axis, found in enumerate(lengths, 1) if len(found) > 1 or None in found), default=0
     )
+    if ragged:
+        ragged = max([ragged, *(axis for axis, length in enumerate(distinct[0], 1) if length == 0)])
     return (None,) * ragged + distinct[0][ragged:]
 
 

@@ -318,6 +318,18 @@ def test_what_can_be_converted_can_be_opened(tmp_path, kind):
     assert again.get_many([0, 8])["speed"].tolist() == [41, 49]
 
 
+def test_parquet_lists_of_empty_lists_are_rows_of_no_elements(tmp_path):
+    lists = pa.array([[[], []], [], [[]]], pa.list_(pa.list_(pa.float64())))
+    pq.write_table(pa.table({"x": lists}), tmp_path / "lists.parquet")
+    rows = logloom.datasets.open(str(tmp_path))
+    assert [(row["x"].dtype, row["x"].shape) for row in rows] == [
+        ("f8", (2, 0)),
+        ("f8", (0, 0)),
+        ("f8", (1, 0)),
+    ]
+    assert rows.get_many([0, 1])["x"][0].shape == (0,)
+
+
 def test_parquet_rows_that_nothing_orders_have_no_times(tmp_path):
     pq.write_table(pa.table({"label": ["x", "y"]}), tmp_path / "labels.parquet")
     assert list(logloom.datasets.open(tmp_path)) == [{"label": "x"}, {"label": "y"}]
