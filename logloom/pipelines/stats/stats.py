@@ -365,7 +365,8 @@ def changes_of(
         if label in old
     }
     available = [{name: _available(stats) for name, stats in columns.items()} for columns in (before, after)]
-    less = {name: (available[0][name], own) for name, own in available[1].items() if name in available[0]}
+    shared = [name for name in available[1] if name in available[0] and not name.endswith(".age")]
+    less = {name: (available[0][name], available[1][name]) for name in shared}
     less = {name: both for name, both in less.items() if _is_much_less(*both)}
     wider = {label: _beyond(old[label], numbers) for label, numbers in new.items() if label in old}
     return StatisticsChanges(
