@@ -229,7 +229,9 @@ def stacked_window(rows: Sequence[Mapping[str, Any] | None], like: Mapping[str, 
 
 
 def _as_array(value: Any) -> Array:
-    """A value as an array; an object where lists of several lengths make none."""
+    """A value as an array; an object where it is a list of arrays, or lists of several lengths."""
+    if isinstance(value, list) and any(isinstance(one, np.ndarray) for one in value):
+        return np.empty((), object)
     try:
         return np.asarray(value)
     except ValueError:

@@ -353,3 +353,10 @@ def test_functions_before_a_window_must_leave_the_columns_that_it_names(rows):
 
 def only_n(row):
     return {"n": row["n"]}
+
+
+def test_lists_of_arrays_that_functions_give_stay_lists_in_windows(rows):
+    mapped = rows.map(lambda row: {"parts": [np.ones(2)]}).window([-1, 0], on_edge="pad")
+    first, second = mapped[0]["parts"], mapped[1]["parts"]
+    assert first[0] is None  # and no list of zeros or NaN, which is a value
+    assert [[one.tolist() for one in row] for row in (first[1], *second)] == [[[1.0, 1.0]]] * 3
