@@ -106,15 +106,20 @@ def _with_listed(
     """Return the labels of rows, with those of listed logs replaced.
 
     Raises:
-        UsageError: no log has a listed name.
+        UsageError: no log has a listed name, a list is empty, or two have the same name.
     """
     stretches = rows.source.stretches
-    known = list(stretches.log_ids)
+    known = list(dict.fromkeys(stretches.log_ids))
+    owners: dict[str, str] = {}
     for split_name, logs in listed.items():
+        if not len(logs):
+            raise UsageError(f"split: {split_name}: a list of logs has the log_id of at least one")
         for log in logs:
             if not any(fnmatch.fnmatchcase(log_id, log) or log_id == log for log_id in known):
                 raise UsageError(f"split: {split_name}: no log has the log_id {log!r}{near_to(log, known)}")
-    found = (listing_split(log_id, listed) for log_id in known)
+            if (other := owners.setdefault(log, split_name)) != split_name:
+                raise UsageError(f"split: {split_name}: {log!r} is in {other}, too; leave it out of one")
+    found = (listing_split(log_id, listed) for log_id in stretches.log_ids)
     numbers = np.array([-1 if name is None else names.index(name) for name in found], np.int32)
     own = np.repeat(numbers, stretches.counts)
     return np.where(own < 0, labels, own)

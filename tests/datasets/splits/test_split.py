@@ -265,5 +265,9 @@ def test_lists_of_logs_come_before_shares(rows):
     assert sum(map(len, parts.values())) == len(rows)
     with pytest.raises(UsageError, match="val: no log has the log_id 'drive-3'; did you mean drive-0"):
         split(rows, {"train": 1, "val": ["drive-3"]}, by="log_id")
+    with pytest.raises(UsageError, match="b: 'drive-03' is in a, too; leave it out of one"):
+        split(rows, {"train": 1, "a": ["drive-03"], "b": ["drive-03"]}, by="log_id")
+    with pytest.raises(UsageError, match="val: a list of logs has the log_id of at least one"):
+        split(rows, {"train": 1, "val": []}, by="log_id")
     with pytest.raises(UsageError, match="val lists logs, which goes with by='log_id'"):
         split(rows, {"train": 1, "val": ["drive-03"]}, by="city")
