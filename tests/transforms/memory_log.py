@@ -23,6 +23,7 @@ from logloom.io.logs.recording_times import Bound, MessageTimes, RecordedTime, r
 from logloom.schema import ColumnType
 
 LOST = "its stamp is zero"
+BROKEN = "it doesn't decode"
 
 
 @dataclass
@@ -39,6 +40,7 @@ class MemoryTopic:
     positions: np.ndarray
     fields: Mapping[str, tuple[ColumnType, Values]]
     without: Mapping[str, np.ndarray] = field(default_factory=dict)  # by field, messages that lack it
+    broken: np.ndarray | None = None  # messages that don't decode
 
 
 @dataclass
@@ -59,6 +61,8 @@ class MemoryMessages:
 
     def take(self, spec: FieldSpec, rows: np.ndarray) -> Values:
         assert len(rows) == 0 or (np.diff(rows) > 0).all()
+        if self.source.broken is not None and self.source.broken[self.rows[rows]].any():
+            raise LogReadError(BROKEN)
         return take(self.source.fields[spec.paths[0]][1], self.rows[rows])
 
     def has_value(self, spec: FieldSpec) -> np.ndarray | None:

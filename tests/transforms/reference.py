@@ -124,12 +124,29 @@ def _messages(log, column):
         (time + column.sampling.offset, values[i], i) for time, _, i in usable(log, column.topic, column)
     ]
     if column.sampling.policy == "slerp":
-        found = [m for m in found if any(part != 0 for part in m[1].tolist())]
+        broken = _broken(log, column)
+        found = [m for m in found if m[2] in broken or any(part != 0 for part in m[1].tolist())]
     return found
 
 
 def _at(log, column, messages, tick, matched=None):
-    """(value or None, age, indices used) of a column at a tick."""
+    """(value or None, age, indices used) of a column at a tick; only windows do without broken messages."""
+    broken = _broken(log, column)
+    if column.sampling.rules.uses in ("window", "tick"):
+        messages = [m for m in messages if m[2] not in broken]
+    value, age, used = _of_all(log, column, messages, tick, matched)
+    return (None, NO_AGE, []) if broken & set(used) else (value, age, used)
+
+
+def _broken(log, column):
+    """The indices of messages whose values can't be read; a count reads none."""
+    broken = log.topics[column.topic].broken if column.topic in log.topics else None
+    if broken is None or column.sampling.policy == "count":
+        return set()
+    return set(np.flatnonzero(broken).tolist())
+
+
+def _of_all(log, column, messages, tick, matched):
     policy, tolerance = column.sampling.policy, column.sampling.tolerance
     if policy == "static":
         if not messages:

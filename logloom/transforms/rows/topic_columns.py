@@ -386,8 +386,8 @@ class Sampled:
     def _lose(self, messages: Messages, reasons: Mapping[int, str]) -> None:
         """Refuse chosen messages that turn out to have no value.
 
-        Neighbours don't replace them: a tick must not depend on other decoded messages. Windows of several
-        values continue without them.
+        Neighbours don't replace them: a tick must not depend on other decoded messages, so one that
+        uses one or two messages becomes unavailable. Windows continue without them.
 
         Args:
             reasons: by the number of the message.
@@ -395,32 +395,26 @@ class Sampled:
         choice, rules = self._choice, self._column.sampling.rules
         at = np.flatnonzero(np.isin(self.usable[choice.order], list(reasons)))
         # number of these before each one
-        lo, hi = np.searchsorted(at, choice.lo), np.searchsorted(at, choice.hi)
-        if rules.gathers or rules.takes == "numbers":
-            self._choice = replace(
-                choice,
-                order=np.delete(choice.order, at),
-                times=np.delete(choice.times, at),
-                lo=choice.lo - lo,
-                hi=choice.hi - hi,
-            )
-        else:
-            has_lost = lo < hi
-            self._choice = replace(
-                choice, lo=np.where(has_lost, 0, choice.lo), hi=np.where(has_lost, 0, choice.hi)
-            )
+        before_lo, before_hi = np.searchsorted(at, choice.lo), np.searchsorted(at, choice.hi)
+        lo, hi = choice.lo - before_lo, choice.hi - before_hi
+        if rules.uses not in ("window", "tick"):
+            has_lost = before_lo < before_hi
+            lo, hi = np.where(has_lost, 0, lo), np.where(has_lost, 0, hi)
+        order, times = np.delete(choice.order, at), np.delete(choice.times, at)
+        self._choice = replace(choice, order=order, times=times, lo=lo, hi=hi)
         self.refused += _refusals(self._uri, self._column, messages, reasons)
 
     def _refuse_zero_norms(self, messages: Messages) -> None:
-        """Remove invalid rotations, before neighbours are chosen."""
+        """Remove rotations of norm zero, before neighbours are chosen."""
         column, every = self._column, self.usable
-        found, is_right, reasons = _taken(column, messages, column.spec, every, self._on_error)
+        found, is_read, _ = _taken(column, messages, column.spec, every, self._on_error)
         values = empty(column.message_type) if found is None else _checked(column, found)
         assert isinstance(values, np.ndarray)
-        is_right[is_right] = ~kernels.has_zero_norm(values)
-        self.usable = every[is_right]
-        own = every[~is_right & within(self._times[every], self._span)].tolist()
-        why = {i: reasons.get(i, "the norm of a quaternion is zero") for i in own}
+        has_zero = np.zeros(len(every), np.bool_)  # not of those that can't be read, which none replaces
+        has_zero[is_read] = kernels.has_zero_norm(values)
+        self.usable = every[~has_zero]
+        own = every[has_zero & within(self._times[every], self._span)].tolist()
+        why = dict.fromkeys(own, "the norm of a quaternion is zero")
         self.refused = _refusals(self._uri, column, messages, why)
 
 

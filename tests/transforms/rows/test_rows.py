@@ -181,11 +181,11 @@ def a_random_plan(rng, clocks=("rate", "topic", "sync")):
     return RowPlan(clock, columns, (), names, require=require, rows=rows, bytes=size)
 
 
-def built(log, plan, spans, max_bytes):
+def built(log, plan, spans, max_bytes, on_error="fail"):
     """All rows of a log's spans as one column each, and the tallies."""
     columns, tallies = {name: [] for name in ["timestamp", *plan.schema.all]}, []
     for span in spans:
-        stream = build_blocks(log, "log", plan, span, max_bytes=max_bytes)
+        stream = build_blocks(log, "log", plan, span, max_bytes=max_bytes, on_error=on_error)
         first = 0
         for block in stream:
             assert len(block) > 0
@@ -289,6 +289,40 @@ def test_rows_do_not_depend_on_where_spans_are_cut(seed, cuts, max_bytes, clock)
     columns, tallies = built(log, plan, spans, max_bytes)
     check_rows(columns, expected, plan)
     check_sums(log, plan, tallies, used)
+
+
+@given(SEEDS)
+def test_a_message_that_does_not_decode_is_replaced_by_none_and_left_out_of_windows(seed):
+    rng = np.random.default_rng(seed)
+    log, plan = a_random_log(rng), a_random_plan(rng)
+    for topic in log.topics.values():
+        topic.broken = rng.random(len(topic.stamps)) < rng.choice([0.05, 0.3])
+    expected, used = reference.rows_of(log, plan)
+    spans = plan_spans(log.summary, plan)
+    columns, tallies = built(log, plan, spans, int(rng.choice([1, 2000, 10**6])), on_error="salvage")
+    check_rows(columns, expected if spans else [], plan)
+    accounts = reconcile(plan, log.summary, tallies)
+    for column in plan.columns if spans else ():
+        if column.topic in log.topics:
+            topic, account = accounts[column.topic], accounts[column.topic].columns[column.name]
+            assert account.used == len(used[column.name])
+            assert topic.messages == account.used + account.not_chosen + account.refused
+
+
+@pytest.mark.parametrize("policy", ["linear", "angle", "slerp"])
+def test_interpolation_takes_no_neighbour_instead_of_a_message_that_does_not_decode(policy):
+    log = a_log()
+    topic = log.topics["/odom"]
+    quaternion = ColumnType(np.dtype("<f8"), (4,))
+    topic.fields["turn"] = (quaternion, np.tile([0.0, 0.0, 0.0, 1.0], (20, 1)))
+    topic.broken = np.arange(20) == 7  # at 800 ms
+    columns = (column("turn", "/odom", "turn", quaternion, policy, tolerance=10**9),)
+    plan = RowPlan(RateClock(Decimal(20)), columns, (), ("turn",), rows=3)
+    rows, tallies = built(log, plan, plan_spans(log.summary, plan), 10**6, on_error="salvage")
+    lost = rows["timestamp"][~rows["turn.available"]]
+    assert lost[(lost > 100_000_000) & (lost < 2_000_000_000)].tolist() == [750000000, 800000000, 850000000]
+    assert np.isnan(rows["turn"][~rows["turn.available"]]).all()
+    assert reconcile(plan, log.summary, tallies)["/odom"].columns["turn"].refused == 1
 
 
 @pytest.mark.parametrize("max_delay", [10**6, None])
