@@ -7,19 +7,19 @@ Times are int64 nanoseconds since the Unix epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, TopicRequest
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, Refusal, TopicRequest
 from logloom.io.logs.message_times import reach_of
 from logloom.io.logs.messages.adapters import VIDEO
 from logloom.resample.policies import POLICIES, ResamplePolicy
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan, Sampling, Span, SyncClock
 from logloom.transforms.rows.resample import Indices, Times
 from logloom.transforms.rows.sync_clock import synced
-from logloom.transforms.rows.topic_columns import requests_of, sampled
+from logloom.transforms.rows.topic_columns import read_static, requests_of, sampled
 from logloom.transforms.rows.video_columns import video_of
 from logloom.values import dataclass
 
@@ -61,9 +61,9 @@ class Lineage:
     Attributes:
         used: all messages of the value, in the order of their times.
         reason: why the value is unavailable; "" if it isn't.
-        nearest: of an unavailable value, the nearest unused messages: one, or, for a policy with messages on
-            both sides of the tick, up to one on each side. For `previous` and `next`, one on the other side
-            if theirs has none.
+        nearest: of an unavailable value, the messages it would use if they weren't refused; without these,
+            the nearest unused messages: one, or, for a policy with messages on both sides of the tick, up to
+            one on each side. For `previous` and `next`, one on the other side if theirs has none.
         keyframes: of pictures of video, one for each of `used`.
         topic: its name in the log.
     """
@@ -114,13 +114,25 @@ def _trace(
             return Lineage(column, (), f"{topic} has no message with a value")
         log_time = int(last.log_time[0])
         place = log.places(topic, last.position)[0]
-        return Lineage(column, (Source(log_time, log_time, tick - log_time, place),))
+        source = Source(log_time, log_time, tick - log_time, place)
+        static = read_static(log, column, "salvage")
+        if not len(static.value):
+            return Lineage(column, (), _refused(column, static.refused), (source,))
+        return Lineage(column, (source,))
     messages = found[topic]
     if sampling.rules.by_clock and not len(matched):
         return Lineage(column, (), "the clock matched no set at this time")
     ticks, wanted = np.array([tick], np.int64), matched if sampling.rules.by_clock else None
-    chosen = sampled(column, messages, ticks, span, log.summary.uris[0], video_of(log, column), wanted=wanted)
+    uri, video, whole = log.summary.uris[0], video_of(log, column), replace(column, deskew=None)
+    # A row exists, so what can't be decoded was refused, whatever `on_error` is.
+    chosen = sampled(whole, messages, ticks, span, uri, video, wanted=wanted, on_error="salvage")
     used = chosen.used(0)
+    if chosen.available[0] and video is None and not chosen.made_available(np.arange(1))[0]:
+        positions = messages.position[used].tolist()
+        refused = [one for one in chosen.seen().refused if one.position in positions]
+        rows = used[np.isin(positions, [one.position for one in refused])]
+        return Lineage(column, (), _refused(column, refused), _sources(log, column, messages, rows, tick))
+    used = chosen.used(0)  # less those that a window continues without
     if chosen.available[0]:
         keyframes = _keyframes(log, column, messages.position[used], tick)
         return Lineage(column, _sources(log, column, messages, used, tick), keyframes=keyframes)
@@ -131,6 +143,12 @@ def _trace(
     words = _missing(sampling) if nearest else f"{topic} has no usable message"
     words += f"; {lost} that can't be used" if lost else ""
     return Lineage(column, (), words, nearest)
+
+
+def _refused(column: ColumnPlan, refused: Sequence[Refusal]) -> str:
+    """Explain that messages that a column would use are refused."""
+    why = dict.fromkeys(one.reason.removeprefix(f"column {column.name}: ") for one in refused)
+    return f"a message that it would use is refused: {'; '.join(why)}"
 
 
 def _sources(
@@ -189,9 +207,8 @@ def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
         request = TopicRequest(start, stop, column.time, column.max_delay)
         messages = log.read({column.topic: request})[column.topic]
         span = Span(start, stop)
-        chosen = sampled(
-            column, messages, np.array([tick], np.int64), span, log.summary.uris[0], video_of(log, column)
-        )
+        ticks, uri = np.array([tick], np.int64), log.summary.uris[0]
+        chosen = sampled(column, messages, ticks, span, uri, video_of(log, column), on_error="salvage")
         is_all = _is_all(log, column, start, stop)
         sides = _beside(chosen.usable, messages, at, sampling.rules)
         if is_all and not len(sides):

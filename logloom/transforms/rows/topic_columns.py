@@ -1,6 +1,6 @@
 """Pieces of a span, the parts of a log that are read at a time: their ticks, and columns of topics.
 
-Here: `Piece`, `Static` and `read_statics`.
+Here: `Piece`, `Static`, `read_static` and `read_statics`.
 Elsewhere: splitting spans into pieces (logloom.transforms.rows.spans), the choice of messages
 (logloom.transforms.rows.resample), whole rows (logloom.transforms.rows.row_stream).
 Times are int64 nanoseconds since the Unix epoch; ranges are half-open, and a span's ends may be open.
@@ -78,10 +78,11 @@ def read_statics(log: Log, plan: RowPlan, on_error: OnError = "fail") -> dict[st
         LogReadError: a message doesn't fit its definition, and refusing isn't allowed.
         LogloomError: a value doesn't fit the column's dtype.
     """
-    return {c.name: _read_static(log, c, on_error) for c in plan.columns if c.sampling.rules.uses == "topic"}
+    return {c.name: read_static(log, c, on_error) for c in plan.columns if c.sampling.rules.uses == "topic"}
 
 
-def _read_static(log: Log, column: ColumnPlan, on_error: OnError) -> Static:
+def read_static(log: Log, column: ColumnPlan, on_error: OnError) -> Static:
+    """Read one static column of a log; see `read_statics`."""
     known = column.topic in log.summary.topics
     messages = log.last_message(column.topic, column.spec) if known else None
     if messages is None:

@@ -135,6 +135,34 @@ def test_a_message_with_a_joint_twice_is_refused_and_counted(tmp_path):
         assert (~rows[f"{name}.available"]).sum() == 1
 
 
+@pytest.mark.parametrize("partial", [False, True])
+def test_the_lineage_of_a_missing_value_has_the_refused_message_and_why(tmp_path, partial):
+    states = [state(START + i * 20 * MS, {"a": float(i), "b": 0.0}) for i in range(30)]
+    states[7] = state(states[7][0], {"a": 7.0, "b": 0.0}, ["a", "a", "b"])
+    log = log_of(tmp_path / "drive.mcap", states, on_error="salvage")
+    keys = {"names": ["a", "b"], "partial": partial}
+    two = {name: column(resample=name, **keys) for name in ("linear", "previous")}
+    window = column(resample="mean", window=["-50ms", "0ms"], tolerance=None, **keys)
+    plan = plan_of(log, mean=window, **two)
+    found = trace(log, plan, states[7][0])
+    for name in ("linear", "previous"):
+        assert found[name].used == ()
+        assert found[name].reason.startswith("a message that it would use is refused: ")
+        assert found[name].reason.endswith("it has the joint 'a' twice")
+        assert [source.time for source in found[name].nearest] == [states[7][0]]
+    used = states[5:8] if partial else states[5:7]  # of b alone, the message has a value
+    assert [source.time for source in found["mean"].used] == [time for time, _ in used]
+
+
+def test_the_lineage_of_a_static_value_that_is_refused_has_why(tmp_path):
+    states = [state(START, {"a": 0.0}), state(START + 20 * MS, {"a": 1.0}, ["a", "a"])]
+    log = log_of(tmp_path / "drive.mcap", states, on_error="salvage")
+    plan = plan_of(log, still=column(names=["a"], resample="static", tolerance=None))
+    found = trace(log, plan, START)["still"]
+    assert (found.used, [source.log_time for source in found.nearest]) == ((), [START + 20 * MS])
+    assert found.reason.endswith("it has the joint 'a' twice")
+
+
 @pytest.mark.parametrize("odd", range(14, 20))  # a partition ends after 17 ticks
 def test_a_message_that_one_joint_refuses_and_another_uses_counts_once(tmp_path, odd):
     states = [state(START + i * 20 * MS, {"a": float(i), "b": 0.0}) for i in range(30)]
