@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from logloom.errors import UsageError
 from logloom.recipe.values import Duration, LengthOfTime, duration_text
@@ -115,6 +125,33 @@ def struct_dtype(fields: Mapping[str, Any], strings: int) -> np.dtype[Any]:
             raise ValueError(f"{name}: lengths of a field are whole numbers from 1, got {lengths}")
         members.append((name, dtype, tuple(lengths)))
     return np.dtype(members)
+
+
+def _in_pairs(kind: Any) -> Any:
+    """Return a type of structs with lists of [name, type] for mappings; `_from_pairs` is the inverse.
+
+    >>> _in_pairs({"b": "bool", "a": [{"y": "int8"}, 2]})
+    [['b', 'bool'], ['a', [[['y', 'int8']], 2]]]
+    """
+    if isinstance(kind, Mapping):
+        return [[name, _in_pairs(inner)] for name, inner in kind.items()]
+    return [_in_pairs(part) for part in kind] if isinstance(kind, list | tuple) else kind
+
+
+def _from_pairs(kind: Any) -> Any:
+    if isinstance(kind, Mapping):
+        return {name: _from_pairs(inner) for name, inner in kind.items()}
+    if not isinstance(kind, list | tuple):
+        return kind
+    # Not those of [<dtype>, <length>], whose last is a number.
+    if kind and all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in kind
+    ):
+        names = [pair[0] for pair in kind]
+        if len(set(names)) < len(names):
+            raise ValueError(f"a field is there twice: {', '.join(names)}")
+        return {name: _from_pairs(inner) for name, inner in kind}
+    return [_from_pairs(part) for part in kind]
 
 
 def _tolerance(value: Any) -> Any:
@@ -418,6 +455,7 @@ class DerivedColumn(RecipePart):
         derive: "module:function".
         from_: the input columns, including ages and availabilities.
         dtype: a number type, "string" or "bytes"; or a type for each field of structs, see `struct_dtype`.
+            JSON has these as a list of [name, type], for objects are stored with their keys in another order.
         shape: of a row; null (first) for lengths that differ by row; "lists" for lists of lists.
         strings: characters kept for text in structs.
     """
@@ -432,6 +470,15 @@ class DerivedColumn(RecipePart):
     strings: Annotated[int, Field(strict=True, ge=1, le=1 << 16)] = 32
     unit: Line = ""
     description: Line = ""
+
+    @field_validator("dtype", mode="before")
+    @classmethod
+    def _as_mapping(cls, value: Any) -> Any:
+        return _from_pairs(value)
+
+    @field_serializer("dtype", when_used="json")
+    def _in_order(self, value: str | dict[str, Any]) -> Any:
+        return _in_pairs(value)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from logloom.errors import RecipeError
 from logloom.recipe import Clock, Recipe, TopicColumn
+from logloom.recipe.columns import struct_dtype
 from logloom.recipe.values import duration, duration_text, size, size_text
 
 FULL = """\
@@ -136,6 +137,20 @@ def test_a_recipe_survives_yaml_json_and_pickle(text):
     assert list(again.split.shares) == list(recipe.split.shares)
     assert again.identity_json() == recipe.identity_json()
     assert pickle.loads(pickle.dumps(recipe)) == recipe
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "{b: uint64, a: float64}",
+        "{b: [{z: int8, y: [{q: string, p: bool}, 2, 3]}, 2], a: {d: int8, c: [float32, 3]}, B: [int8]}",
+    ],
+)
+def test_fields_of_structs_keep_their_order_in_a_store_that_sorts_keys(dtype):
+    recipe = Recipe.from_yaml(SMALL.replace("dtype: int32", f"dtype: {dtype}"))
+    again = Recipe.model_validate(json.loads(json.dumps(recipe.identity_json(), sort_keys=True)))
+    assert struct_dtype(again.columns["label"].dtype, 32) == struct_dtype(recipe.columns["label"].dtype, 32)
+    assert again.to_yaml() == recipe.to_yaml()
 
 
 def test_the_frame_of_a_column_is_stored():
@@ -266,6 +281,11 @@ WRONG = [
     ("dtype: int32", "dtype: {at: [int8, 0]}", "dtype: at: lengths of a field are whole numbers from 1"),
     ("dtype: int32", "dtype: {a.b: int8}", "dtype: 'a.b' is no name of a field"),
     ("dtype: int32", "dtype: {}", "columns.label.dtype"),
+    (
+        "dtype: int32",
+        "dtype: [[id, int8], [id, int8]]",
+        "columns.label.dtype: a field is there twice: id, id",
+    ),
     ("dtype: int32", "dtype: int32, strings: 4", "strings: is for text in structs, as in dtype: {id: int64"),
     ("dtype: int32", "dtype: int31", "no such dtype as 'int31'; did you mean int32?"),
     ("dtype: int32", "dtype: int32, shape: [2, null]", "lengths that differ by row (null) must come first"),
