@@ -1,7 +1,7 @@
 """Splits of rows by place, time or value: functions of arrays.
 
 Here: `RowSplit`, the settings; `labels_by_place`, `labels_by_time`, `labels_by_value`;
-checks of columns to split by; `listing_split`, for whole logs.
+checks of columns to split by; `listing_split` and `with_names`, for whole logs.
 Elsewhere: builds that split rows (logloom.transforms.rows.row_stream), splits of an existing dataset
 (logloom.datasets.splits.split), splits of whole logs (logloom.recipe.logs).
 
@@ -17,8 +17,9 @@ alone:
 from __future__ import annotations
 
 import fnmatch
+import glob
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -49,11 +50,27 @@ def listing_split(log_id: str, listed: Mapping[str, Sequence[str]]) -> str | Non
     >>> listing_split("take_003", {"test": ["take_*"], "val": ["take_003", "take_004"]})
     'val'
     """
-    for is_listed in (str.__eq__, fnmatch.fnmatchcase):
+    for is_listed in (_is_named, fnmatch.fnmatchcase):
         for split, logs in listed.items():
             if any(is_listed(log_id, log) for log in logs):
                 return split
     return None
+
+
+def _is_named(log_id: str, log: str) -> bool:
+    return log in (log_id, glob.escape(log_id))
+
+
+def with_names(listed: Mapping[str, Sequence[str]], names: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return lists of logs in which these names match nothing else, even if they look like patterns.
+
+    >>> with_names({"val": ["take[1]", "rain[1]"]}, ["take[1]"])
+    {'val': ('take[[]1]', 'rain[1]')}
+    """
+    return {
+        split: tuple(glob.escape(log) if log in names else log for log in logs)
+        for split, logs in listed.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Elsewhere: finding files, and templates of names (logloom.io.logs.match); what l
 from __future__ import annotations
 
 import functools
+import glob
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +30,7 @@ from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import Recipe
 from logloom.recipe.patterns import named_groups
 from logloom.recipe.sections import TEMPLATE_NAMES, LogName, LogTable, name_problem
-from logloom.row_splits import listing_split
+from logloom.row_splits import listing_split, with_names
 from logloom.text import near_to
 
 _SHOWN = 20  # problems of a catalogue
@@ -144,6 +145,26 @@ def check_listed_splits(recipe: Recipe, logs: LogList, before: Collection[str] =
             Mistake(("split", *named[log]), f"no log has the log_id {log!r}{near_to(log, known)}")
             for log in missing[:_SHOWN]
         )
+
+
+def with_listed_names(recipe: Recipe, logs: LogList, had: Collection[str], before: Collection[str]) -> Recipe:
+    """Return the recipe with names in lists of `split` that aren't patterns, though they look like it.
+
+    Each stays what it was in the latest version, so that logs stay in their splits.
+
+    Args:
+        had: names of logs of the latest version.
+        before: names in the lists of its recipe.
+    """
+    if recipe.split is None:
+        return recipe
+    odd = [log for listed in recipe.split.listed.values() for log in listed if MAGIC.search(log)]
+    there = {log for log, row in zip(odd, logs.rows_of(odd), strict=True) if row >= 0} | {*had}
+    names = {log for log in odd if glob.escape(log) in before or (log in there and log not in before)}
+    if not names:
+        return recipe
+    split = recipe.split.model_copy(update=with_names(recipe.split.listed, names))
+    return recipe.model_copy(update={"split": split})
 
 
 def _check_passes(recipe: Recipe, logs: LogList) -> None:

@@ -34,6 +34,7 @@ from logloom.row_splits import (
     listing_split,
     position_problem,
     value_problem,
+    with_names,
 )
 from logloom.schema import ColumnType
 from logloom.text import near_to
@@ -64,7 +65,7 @@ def split(
         rows: any dataset; `window` and `map` come after.
         shares: by name; they sum to 1. Cells are shared out by a hash, so shares of rows come near with many.
             By "log_id", a list instead of a share names logs, or patterns of them: `{"train": 1, "val":
-            ["take_003"]}`.
+            ["take_003"]}`. What is the name of a log is no pattern.
         by: "place", "time", or the name of a column of texts or whole numbers, whose value decides.
         cell: on a side: metres, or time, as a text ("24h") or in seconds.
         gap: metres, or time; at most a cell.
@@ -119,7 +120,8 @@ def _with_listed(
                 raise UsageError(f"split: {split_name}: no log has the log_id {log!r}{near_to(log, known)}")
             if (other := owners.setdefault(log, split_name)) != split_name:
                 raise UsageError(f"split: {split_name}: {log!r} is in {other}, too; leave it out of one")
-    found = (listing_split(log_id, listed) for log_id in stretches.log_ids)
+    listed = with_names(listed, known)
+    found = (listing_split(log_id, listed) for log_id in known)
     numbers = np.array([-1 if name is None else names.index(name) for name in found], np.int32)
     own = np.repeat(numbers, stretches.counts)
     return np.where(own < 0, labels, own)

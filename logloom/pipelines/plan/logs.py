@@ -50,6 +50,7 @@ from logloom.recipe.logs import (
     open_options,
     split_of,
     unused_tables,
+    with_listed_names,
 )
 from logloom.schema import ColumnType
 from logloom.text import counted
@@ -85,6 +86,7 @@ class PlanLogs(Mapping[str, Outline]):
     """The logs of a recipe: opened ones by log_id (cached ones are opened on access), others as columns.
 
     Attributes:
+        recipe: that it is, with the names in lists of `split` as this version takes them.
         files: of all logs.
         opened: logs by log_id.
         samples: of the opened, cached ones that were opened to check the recipe.
@@ -126,7 +128,7 @@ class PlanLogs(Mapping[str, Outline]):
             InputError: labels vanished, see `settle_vanished_labels`.
         """
         before = before or Before(None)
-        self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
+        self.recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
         self._topics = named_topics(recipe)
         uris = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
         self.sources = tuple(shown(absolute_uri(uri, base)) for uri in uris if not uri.startswith(NOT))
@@ -142,7 +144,9 @@ class PlanLogs(Mapping[str, Outline]):
         self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
-        check_listed_splits(recipe, found, _listed_before(recipe, before))
+        had, listed = _listed_before(recipe, before)
+        check_listed_splits(recipe, found, had | listed)
+        self.recipe = recipe = with_listed_names(recipe, found, had, listed)
         self._known_bags, self._folder_notes = folders.known_bags, folders.notes
         access = access_to(store.options, found)
         self.unsettled = set[str]()
@@ -171,7 +175,7 @@ class PlanLogs(Mapping[str, Outline]):
         if not self.labels.types:
             return
         self.labels_gone, self.labels_kept, self._vanished_notes = settle_vanished_labels(
-            self._recipe, self.labels, before, store, self.files.ids, self.tombstones.parts, types
+            self.recipe, self.labels, before, store, self.files.ids, self.tombstones.parts, types
         )
         listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
         self.files = self.files.with_catalogue(
@@ -184,8 +188,8 @@ class PlanLogs(Mapping[str, Outline]):
     def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
         """Return the logs to build; record those that may still be written."""
         found = _without(self._found, left_out)
-        if self._recipe.settle is not None:
-            self.unsettled = _changing(found, now_ns - self._recipe.settle, access)
+        if self.recipe.settle is not None:
+            self.unsettled = _changing(found, now_ns - self.recipe.settle, access)
             found = _without(found, self.unsettled)
         found = found if self._limit is None else found.take(np.arange(len(found))[: self._limit])
         return with_passes(found, self.options) if self._splits else found
@@ -302,7 +306,7 @@ class PlanLogs(Mapping[str, Outline]):
 
     def pattern_notes(self) -> list[str]:
         """See `Folders.notes` and `unused_tables`."""
-        return [*self._folder_notes, *unused_tables(self._recipe, self._found)]
+        return [*self._folder_notes, *unused_tables(self.recipe, self._found)]
 
     def label_notes(self, staying: Collection[str]) -> Iterator[Notice]:
         """Return notes on vanished labels; and see `RecipeLabels.notes`."""
@@ -347,7 +351,7 @@ class PlanLogs(Mapping[str, Outline]):
 
     def own_split(self, log: LogFiles, uris: Sequence[str]) -> str:
         """Return the split of a log by its own name, or by tables."""
-        return split_of(self._recipe, log.log_id, uris, log.split, log.catalogue)
+        return split_of(self.recipe, log.log_id, uris, log.split, log.catalogue)
 
     def split_of(self, log: LogFiles, uris: Sequence[str]) -> str:
         """Return the split of a log; for a duplicate that of the log with its content."""
@@ -477,14 +481,12 @@ class PlanLogs(Mapping[str, Outline]):
         while self.num_remembered:
             failed = len(self.failed)
             try:
-                return resolve(
-                    self._recipe, self, allow_derive, self._alike(), self.labels.types, self._known
-                )
+                return resolve(self.recipe, self, allow_derive, self._alike(), self.labels.types, self._known)
             except OF_CONTENT:
                 # Without those that turned out to be unreadable, if these may be skipped.
                 self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
         logs = self or self._left_out or self._waiting
-        return resolve(self._recipe, logs, allow_derive, labels=self.labels.types, known=self._known)
+        return resolve(self.recipe, logs, allow_derive, labels=self.labels.types, known=self._known)
 
     def at(self, rows: Ints) -> Iterator[tuple[int, LogFiles]]:
         """Logs with their positions."""
@@ -544,14 +546,14 @@ class PlanLogs(Mapping[str, Outline]):
         return None if memory.is_same(self._before) else memory
 
 
-def _listed_before(recipe: Recipe, before: Before) -> set[str]:
-    """Return names in lists of `split` that are logs of the latest version, or that its recipe lists.
+def _listed_before(recipe: Recipe, before: Before) -> tuple[set[str], set[str]]:
+    """Return names in lists of `split` that are logs of the latest version, and those that its recipe lists.
 
     The latter had a log once, which has vanished.
     """
     listed = [] if recipe.split is None else [log for logs in recipe.split.listed.values() for log in logs]
     parts = (before.recipe.get("split") or {}).values()
-    return {*before.having(listed), *(log for part in parts if isinstance(part, list) for log in part)}
+    return {*before.having(listed)}, {log for part in parts if isinstance(part, list) for log in part}
 
 
 def _without(found: LogList, log_ids: Collection[str]) -> LogList:

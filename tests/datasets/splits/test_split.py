@@ -271,3 +271,13 @@ def test_lists_of_logs_come_before_shares(rows):
         split(rows, {"train": 1, "val": []}, by="log_id")
     with pytest.raises(UsageError, match="val lists logs, which goes with by='log_id'"):
         split(rows, {"train": 1, "val": ["drive-03"]}, by="city")
+
+
+def test_what_is_the_name_of_a_log_is_no_pattern(tmp_path):
+    rows = [{"log_id": log, "timestamp": 0, "x": 1.0} for log in ("run 1", "run 2", "run [1]")]
+    tt.write_table(str(tmp_path / "t"), rows)
+    parts = split(logloom.open(tmp_path / "t"), {"train": 1, "val": ["run [1]"]}, by="log_id")
+    assert {name: [row["log_id"] for row in part] for name, part in parts.items()} == {
+        "train": ["run 1", "run 2"],
+        "val": ["run [1]"],
+    }

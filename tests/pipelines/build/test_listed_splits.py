@@ -22,7 +22,7 @@ outputs: {{tar: {{}}}}
 
 def write(place, *names):
     for name in names:
-        start = START + 100 * SECOND * int(name[-1])
+        start = START + 100 * SECOND * (int("".join(filter(str.isdigit, name))) + 500 * ("[" in name))
         write_log(place / f"logs/{name}.mcap", {"/can": (SPEED, speeds(10, start=start))})
 
 
@@ -111,3 +111,23 @@ def test_a_trial_on_other_logs_needs_no_listed_log(place):
 def test_a_list_that_makes_no_sense_is_a_mistake_with_its_line(place, split, message):
     with pytest.raises(RecipeError, match=f"recipe.yaml:5: .*{message.replace('[', '.')}"):
         plan(place, split)
+
+
+def test_a_name_that_a_log_has_is_no_pattern_and_stays_what_it_was(place):
+    write(place, "take_[1]4", "take_14", "take_[2]")
+    recipe, root = place / "r.yaml", place / "root"
+    text = RECIPE.format("{test: ['take_*4'], val: ['take_[1]4', 'take_[123]']}") + "vanished: drop\n"
+    recipe.write_text(text)
+    ll.build(recipe, root)
+    first = {"take_1": "val", "take_2": "val", "take_3": "val", "take_[1]4": "val", "take_14": "test"}
+    assert splits(root) == {**first, "take_[2]": "train"}
+    assert ll.verify(root, against_logs=True).findings == ()
+    (place / "logs/take_[1]4.mcap").unlink()
+    write(place, "take_[123]")  # its name was a pattern, and goes on to be one, too
+    ll.build(recipe, root)
+    del first["take_[1]4"]
+    assert splits(root) == {**first, "take_[2]": "train", "take_[123]": "val"}
+    assert ll.verify(root).findings == ()
+    recipe.write_text(text.replace("test: ['take_*4'], ", ""))
+    ll.build(recipe, root)
+    assert splits(root)["take_14"] == "train"  # for `take_[1]4` is still the log's name
