@@ -161,6 +161,12 @@ def statistics_of(
     chosen_logs = {name: manifest.logs.where("split", [name]) for name in shown}
     if logs is not None:
         wanted = _positions_of(store, manifest, logs)
+        outside = np.setdiff1d(wanted, np.concatenate([*chosen_logs.values()]))
+        for one in manifest.logs.take(outside[:1]):
+            raise UsageError(
+                f"{store.uri}: log {one.log_id!r} is in split {one.split!r}, not in {split!r}; leave out "
+                "one of both"
+            )
         chosen_logs = {name: np.intersect1d(found, wanted) for name, found in chosen_logs.items()}
         chosen_logs = {name: found for name, found in chosen_logs.items() if len(found)}
         shown = list(chosen_logs)

@@ -30,7 +30,7 @@ from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions.rollback import plan_drop
 from logloom.statistics.columns import Statistics
 from tests.forking import command
-from tests.pipelines.conftest import FULL_OUTPUT, build_at, digests, restate
+from tests.pipelines.conftest import FULL_OUTPUT, build_at, digests, quick_recipe, restate
 
 
 @pytest.fixture
@@ -184,6 +184,17 @@ def test_the_command_shows_a_table_and_json(built):
     missing = command("stats", str(built), "--split", "test")
     assert missing.returncode == 2
     assert "no split 'test'; there is only all" in missing.stderr
+
+
+def test_logs_of_another_split_than_the_one_that_is_asked_for_are_an_error(drive, tmp_path):
+    build_at(quick_recipe(drive.logs[0].parent, more="split: {val: [drive-01]}"), tmp_path / "root")
+    root = str(tmp_path / "root")
+    assert column_statistics(root, split="val", logs=["drive-01"]).logs == 1
+    for logs in (["drive-01"], ["drive-00", "drive-01"]):
+        with pytest.raises(UsageError, match="log 'drive-01' is in split 'val', not in 'train'"):
+            column_statistics(root, split="train", logs=logs)
+    with pytest.raises(UsageError, match="log 'drive-00' is in split 'train', not in 'val'"):
+        column_statistics(root, split="val", logs=["drive-00"], every_value=True)
 
 
 def test_times_are_durations_and_numbers_of_a_ragged_column_together_have_its_name():
