@@ -339,6 +339,15 @@ class Format(FolderKind, Protocol):
         """
         return dict(options)
 
+    def proposed(self, schema: Schema, period: int | None) -> dict[str, Any]:
+        """Propose options, as in a recipe, to a user who gave none; {} if all have a default.
+
+        Args:
+            schema: of the rows.
+            period: of a rate clock, in ns; None for a topic clock.
+        """
+        return {}
+
 
 def closed(writer: Writer, digests: RowsDigest) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a writer's summary, and the digest of each column as the unit's reader will read it back.

@@ -8,6 +8,7 @@ it (logloom.pipelines.build.build).
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -125,7 +126,8 @@ def plan_convert(
     form = format_named(output)
     schema = source.schema.part(columns)
     about = _filtered(source, where)
-    chosen = make_options(form, schema, about.hints.get(output, {}), options or {})
+    hints = about.hints.get(output, {})
+    chosen, notes = make_options(form, schema, hints, options or {}, source.period)
     _check_holds(form, chosen, schema, source.period)
     logs = list(source.logs())[:limit]
     _check_logs(form, chosen, logs)
@@ -141,7 +143,7 @@ def plan_convert(
         where=where,
         **following,
     )
-    return _against_parent(job, parent, logs)
+    return _against_parent(job, parent, logs, notes)
 
 
 def _filtered(source: RowSource, where: str) -> About:
@@ -153,7 +155,9 @@ def _filtered(source: RowSource, where: str) -> About:
     return replace(about, recipe={**about.recipe, "convert": {**about.recipe["convert"], "where": where}})
 
 
-def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceLog]) -> ConvertPlan:
+def _against_parent(
+    job: ConvertJob, parent: Manifest | None, logs: list[SourceLog], noted: list[str]
+) -> ConvertPlan:
     """Sorts the logs into those to convert and those whose records stay."""
     before, purged = Before(parent), Purged(job.store)
     erased = {log.record.log_id for log in logs if purged.has_rows_of(log.record.content_id)}
@@ -177,9 +181,10 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
     changes = before.changes(listed, gone)
     job = replace(job, bundle=bundle_size(sum(len(log.parts) for log in planned)))
     same = parent is not None and not planned and not changes and is_unchanged(job, parent)
-    notes = (*job.source.about.notes, *left_out_note(job.store, left_out), *purged_notes(purged, erased))
-    noted = tuple(notes_of("source", notes))
-    return ConvertPlan(job=job, logs=tuple(planned), noted=noted, up_to_date=same, changes=changes)
+    notes = (*job.source.about.notes, *noted)
+    notes += (*left_out_note(job.store, left_out), *purged_notes(purged, erased))
+    found = tuple(notes_of("source", notes))
+    return ConvertPlan(job=job, logs=tuple(planned), noted=found, up_to_date=same, changes=changes)
 
 
 def parse_options(text: str | None) -> dict[str, Any]:
@@ -198,38 +203,71 @@ def parse_options(text: str | None) -> dict[str, Any]:
 
 
 def make_options(
-    form: Format, schema: Schema, hints: Mapping[str, Any], given: Mapping[str, Any]
-) -> BaseModel:
-    """The options of a format: those given, else what the source hints at as far as it fits.
+    form: Format, schema: Schema, hints: Mapping[str, Any], given: Mapping[str, Any], period: int | None
+) -> tuple[BaseModel, list[str]]:
+    """The options of a format: those of the source, in which those given replace keys.
+
+    Of an option that is a mapping of names, those whose columns aren't converted are left out. A format that
+    keeps columns as they are does without other options that don't fit, too.
+
+    Returns:
+        The options, and notes of what a format that has an own layout leaves out.
 
     Raises:
-        UsageError: an option that is given makes no sense.
+        UsageError: an option makes no sense, or a required one is missing.
     """
-    chosen: dict[str, Any] = {}
-    for name, value in hints.items():
-        if name in given:
-            continue
-        if isinstance(value, Mapping):  # for each column what it is called, for one
-            fitting = {key: item for key, item in value.items() if _fits(form, schema, name, {key: item})}
-            chosen |= {name: fitting} if fitting else {}
-        elif not form.keeps_columns or _fits(form, schema, name, value):
-            chosen[name] = value
-    try:
-        return form.Options.model_validate({**chosen, **given})
-    except ValidationError as error:
-        wrong = from_pydantic(error.errors(), form.Options)
-        raise UsageError(
-            "\n".join(f"--options: {form.name} {dotted(one.path)}: {one.message}" for one in wrong)
-        ) from error
+    chosen, left_out, before = {**hints, **given}, dict[str, list[str]](), None
+    options = _validated(form, schema, chosen, given, period)
+    while before != chosen:  # a check may name one problem at a time
+        before = chosen
+        for name in [name for name in hints if name in chosen and name not in given]:
+            value = chosen[name]
+            if isinstance(value, Mapping) and not isinstance(getattr(options, name), BaseModel):
+                for key in value:
+                    rest = {other: item for other, item in chosen[name].items() if other != key}
+                    if _is_better(form, schema, chosen, fewer := _with(chosen, name, rest)):
+                        chosen = fewer
+                        left_out.setdefault(name, []).append(key)
+            elif form.keeps_columns and _is_better(form, schema, chosen, fewer := _with(chosen, name, None)):
+                chosen = fewer
+    notes = [
+        f"{form.name}: {name}: {', '.join(keys)} left out, of columns that aren't converted"
+        for name, keys in sorted(left_out.items())
+        if not form.keeps_columns
+    ]
+    return form.Options.model_validate(chosen), notes
 
 
-def _fits(form: Format, schema: Schema, name: str, value: Any) -> bool:
-    """Whether an option causes no problem of its own."""
+def _with(options: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Options with another value of one, or without it."""
+    others = {key: item for key, item in options.items() if key != name}
+    return {**others, name: value} if value else others
+
+
+def _is_better(form: Format, schema: Schema, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether options that are changed make sense, and don't cause some problem any more."""
     try:
-        without, options = form.Options.model_validate({}), form.Options.model_validate({name: value})
+        options = form.Options.model_validate(after)
     except ValidationError:
         return False
-    return set(form.check(options, schema)) <= set(form.check(without, schema))
+    problems = form.check(form.Options.model_validate(before), schema)
+    return bool(Counter(problems) - Counter(form.check(options, schema)))
+
+
+def _validated(
+    form: Format, schema: Schema, chosen: Mapping[str, Any], given: Mapping[str, Any], period: int | None
+) -> BaseModel:
+    try:
+        return form.Options.model_validate(chosen)
+    except ValidationError as error:
+        wrong = from_pydantic(error.errors(), form.Options)
+        lines = [f"--options: {form.name} {dotted(one.path)}: {one.message}" for one in wrong]
+        proposed = form.proposed(schema, period)
+        if proposed and all(one["type"] == "missing" for one in error.errors()):
+            whole = {**proposed, **given}
+            text = yaml.safe_dump(whole, default_flow_style=True, width=10**6, sort_keys=False).strip()
+            lines.append(f"write for example --options '{text}'")
+        raise UsageError("\n".join(lines)) from error
 
 
 def _check_holds(form: Format, options: BaseModel, schema: Schema, period: int | None) -> None:

@@ -105,7 +105,8 @@ class L5KitFormat(StagedFormat):
 
     def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its rows have the names of L5Kit's arrays; see `MAPPED_HINTS`."""
-        return {**MAPPED_HINTS, "host": options["host"]}
+        kept = {name: options[name] for name in ("host", "max_gap", "masks") if name in options}
+        return {**MAPPED_HINTS, **kept}
 
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None

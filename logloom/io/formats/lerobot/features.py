@@ -276,6 +276,24 @@ def _feature(key: str, names: tuple[str, ...], schema: Schema) -> Feature | str:
     return Feature(key, names, ColumnType(dtype, shape), elements)
 
 
+def proposed_options(schema: Schema, period: int | None) -> dict[str, Any]:
+    """Options by LeRobot's usual names: each image by its own, a column called action, all other numbers.
+
+    Args:
+        period: of a rate clock, in ns; None for others.
+    """
+    features: dict[str, list[str]] = {}
+    for name in schema.columns:
+        found = _feature(name, (name,), schema)
+        if not isinstance(found, str):
+            last = name.rpartition(".")[2] if name.startswith("observation.") else name
+            key = f"observation.images.{last}" if found.is_image else "observation.state"
+            features.setdefault("action" if last == "action" else key, []).append(name)
+    texts = [name for name, ctype in schema.columns.items() if ctype.kind == "string" and name == TASK]
+    task = {"task": {"column": TASK}} if texts else {}
+    return {"fps": round(1e9 / period) if period else 10, **task, "features": features} if features else {}
+
+
 def _is_image(ctype: ColumnType) -> bool:
     if ctype.kind == "bytes":
         return True

@@ -10,7 +10,13 @@ from logloom.io.arrow.files import text_problems
 from logloom.io.formats.interface import AssemblyPlan, StagedUnit, UnitContext
 from logloom.io.formats.lerobot.assemble import make_file, problems
 from logloom.io.formats.lerobot.episodes import episodes_of_log, period_problem
-from logloom.io.formats.lerobot.features import TASK, FeatureMapping, mapping_of, plan_features
+from logloom.io.formats.lerobot.features import (
+    TASK,
+    FeatureMapping,
+    mapping_of,
+    plan_features,
+    proposed_options,
+)
 from logloom.io.formats.lerobot.files import INFO
 from logloom.io.formats.lerobot.options import LeRobotOptions
 from logloom.io.formats.lerobot.plan import plan_assembly
@@ -100,6 +106,10 @@ class LeRobotFormat(StagedFormat):
         """Its rows have the names of features."""
         features = {key: [key] for key in options["features"]}
         return {**options, "features": features, "task": {"column": TASK}}
+
+    def proposed(self, schema: Schema, period: int | None) -> dict[str, Any]:
+        """Propose features of all columns that can be some."""
+        return proposed_options(schema, period)
 
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
