@@ -11,7 +11,7 @@ import typer
 from logloom.cli import terminal
 from logloom.cli.options.groups import takes_groups
 from logloom.cli.options.recipes import DeriveOptions
-from logloom.text import counted, human_bytes
+from logloom.text import counted, human_bytes, some_of
 
 if TYPE_CHECKING:
     from logloom.pipelines.verify.verify import Report
@@ -71,6 +71,13 @@ def verify(
     terminal.print_message(f"{made}; committed by {_packages(report.committed_by)}")
     proof = "manifest and logs" if against_logs else "manifest"
     verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
+    if report.kept:
+        kept = counted(report.kept, "kept log")
+        terminal.print_message(
+            f"{kept} ({some_of(report.kept_logs)}): compared with the manifest only, as the files vanished "
+            "or were cut"
+        )
+        verdict += f"; not counting {kept}, compared with the manifest only"
     if report.purged:
         verdict += f"; not counting {counted(report.purged, 'purged log')}"
     terminal.print_message(

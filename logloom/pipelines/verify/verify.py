@@ -51,6 +51,7 @@ from logloom.transforms.build.unit_checks import assembled_problems, check_file,
 from logloom.values import dataclass
 
 _LEAST_LOGS = 64  # that a sample looks at
+_NAMED = 10  # logs in a report
 _ALONE_S = 1.0  # seconds of work that no pool of processes is started for
 
 
@@ -61,6 +62,9 @@ class Report:
     Attributes:
         units, rows, bytes: that were read back.
         purged: logs of the version that were erased on purpose, of which nothing is checked.
+        kept: with `against_logs`, logs that keep their rows though they vanished or were cut: compared with
+            the manifest only.
+        kept_logs: the first of these.
         findings: what is wrong; empty proves the version, but for what was purged.
         manifest: "checked" by its digest, or why not.
         verified, trusted: what the build that committed the version read back (see `Manifest`).
@@ -80,6 +84,8 @@ class Report:
     committed_by: Mapping[str, str]
     made_by: tuple[Mapping[str, Any], ...]
     purged: int = 0
+    kept: int = 0
+    kept_logs: tuple[str, ...] = ()
 
     @property
     def is_proven(self) -> bool:
@@ -165,6 +171,7 @@ class _Checking:
         units, rows, bytes: that are read back.
         assembled: outputs that weren't erased.
         purged: logs that were.
+        kept, kept_logs: see `Report`.
         made_by: how many units which software made, of the logs that were looked at.
         lost: pages and parts of logs that can't be read.
         findings: what is wrong else, by what parts of logs say, by the view, and of tags and intervals.
@@ -181,7 +188,8 @@ class _Checking:
         self._purged = Purged(store)
         self.assembled = [part for part in manifest.assembled if part.folder not in self._purged.folders]
         self.num_tasks = len(self.assembled)
-        self.units = self.rows = self.bytes = self.purged = 0
+        self.units = self.rows = self.bytes = self.purged = self.kept = 0
+        self.kept_logs: list[str] = []
         self.made_by: Counter[tuple[tuple[str, str], ...]] = Counter()
         self.lost: list[Finding] = []
         self.findings = problems_beside(store, manifest.version)
@@ -193,6 +201,9 @@ class _Checking:
         claims = Claims(store, manifest)
         for record, units in read_parts(store, self._left(manifest.logs.take(self._logs))):
             self.findings += claims.check(record, None if isinstance(units, Finding) else units)
+            if self._job is not None and record.status == LogStatus.kept:
+                self.kept += 1
+                self.kept_logs += [record.log_id] * (len(self.kept_logs) < _NAMED)
             if isinstance(units, Finding):
                 self.lost.append(units)
                 yield from self._check_log(reading, record, None)
@@ -239,6 +250,8 @@ class _Checking:
                 {"software": dict(made_by), "units": count} for made_by, count in sorted(self.made_by.items())
             ),
             purged=self.purged,
+            kept=self.kept,
+            kept_logs=tuple(self.kept_logs),
         )
 
     def _left(self, records: Iterable[LogRecord]) -> Iterator[LogRecord]:

@@ -164,6 +164,12 @@ def test_plans_and_builds_report_the_logs_that_keep_their_rows(folder):
     said = json.loads(done.stdout)
     assert (said["kept"], said["kept_logs"], said["shortened_logs"]) == (1, ["d 1"], [])
     assert (summary["kept_logs"], summary["shortened_logs"], summary["labels_kept"]) == (["d 1"], [], {})
+    checked = command("verify", str(folder / "root"), "--against-logs", "--json")
+    seen = json.loads(checked.stdout)
+    assert (checked.returncode, seen["findings"], seen["kept"], seen["kept_logs"]) == (0, [], 1, ["d 1"])
+    assert "1 kept log (d 1): compared with the manifest only, as the files vanished" in checked.stderr
+    assert "manifest and logs; not counting 1 kept log, compared with the manifest only" in checked.stderr
+    assert json.loads(command("verify", str(folder / "root"), "--json").stdout)["kept"] == 0
     again = command("build", str(folder / "r.yaml"), "--to", str(folder / "root"), "--json")
     end = "1 log keeps the rows of an earlier version (d 1)"
     assert f"up to date: version 2 of {folder / 'root'}; {end}\n" in again.stderr
