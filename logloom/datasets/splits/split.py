@@ -121,7 +121,7 @@ def _with_listed(
             if (other := owners.setdefault(log, split_name)) != split_name:
                 raise UsageError(f"split: {split_name}: {log!r} is in {other}, too; leave it out of one")
     listed = with_names(listed, known)
-    found = (listing_split(log_id, listed) for log_id in known)
+    found = (listing_split(log_id, listed) for log_id in stretches.log_ids)
     numbers = np.array([-1 if name is None else names.index(name) for name in found], np.int32)
     own = np.repeat(numbers, stretches.counts)
     return np.where(own < 0, labels, own)
