@@ -22,7 +22,7 @@ from tests.conftest import REPOSITORY
 from tests.files import flip
 
 OUTPUTS = outputs_present("""
-split: {train: 0.7, val: 0.3, by: log_id}
+split: {train: 1, val: [drive-01]}
 partition: {rows: 10}
 outputs:
   tar: {ext: {camera.front: jpg}}
