@@ -39,7 +39,7 @@ from logloom.transforms.rows.missing_values import (
 )
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import rounding_warnings, turn_warnings
-from logloom.transforms.rows.plan.image_forms import first_images, image_misfits
+from logloom.transforms.rows.plan.image_forms import first_images, image_misfits, list_misfits
 from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Span, SyncClock, clock_topics
 from logloom.transforms.rows.plan.unfit_columns import fitted
 from logloom.transforms.rows.point_times import times_in
@@ -138,6 +138,10 @@ def _of_log(
     found += [  # under `on_error: fail` an error of the plan
         BuildWarning(f"{log_id}: column {name}: {text}", kind="images", column=name, log=log_id)
         for name, text in image_misfits(rows, first_images(rows, log)).items()
+    ]
+    found += [
+        BuildWarning(f"{log_id}: column {name}: {text}", kind="lists", column=name, log=log_id)
+        for name, text in list_misfits(rows, log).items()
     ]
     found += [
         BuildWarning(f"{log_id}: {text}", is_doubtful=False, kind="rounded", column=name, log=log_id)

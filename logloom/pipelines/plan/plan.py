@@ -59,7 +59,7 @@ from logloom.transforms.build.settings import BuildSettings
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
 from logloom.transforms.rows.derive.python_files import load_files, modules_of, read_files
 from logloom.transforms.rows.notices import BuildWarning, Notice, notes_of
-from logloom.transforms.rows.plan.image_forms import first_images, image_misfits, two_depths
+from logloom.transforms.rows.plan.image_forms import first_images, image_misfits, list_misfits, two_depths
 from logloom.transforms.rows.plan.resolve import hold_to
 from logloom.transforms.rows.plan.row_plan import RowPlan, changed
 from logloom.transforms.rows.plan.topics import named_topics
@@ -534,10 +534,12 @@ def _to_build(
             held.check(task.log_id, logs.opened[task.log_id])
             planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
             if job.on_error == "fail":
-                forms = first_images(job.plan, logs.opened[task.log_id])
+                log = logs.opened[task.log_id]
+                forms = first_images(job.plan, log)
                 for column, form in forms.items():
                     images.setdefault(column, {})[task.log_id] = form
-                for column, problem in image_misfits(job.plan, forms).items():
+                odd = {**image_misfits(job.plan, forms), **list_misfits(job.plan, log)}
+                for column, problem in odd.items():
                     misfits.setdefault((column, problem), []).append(task.log_id)
         except (RecipeError, StorageError, *NOT_OF_THE_LOG):
             raise
@@ -548,7 +550,8 @@ def _to_build(
         raise LogReadError(list_failures((failure.message for failure in failed), len(logs.files)))
     if misfits:
         kept = {column.name for column in job.plan.columns if not column.spec.unit}
-        mixed = {name: why for name, _ in misfits if name in kept and (why := two_depths(images[name]))}
+        whys = {name: two_depths(images[name]) for name, _ in misfits if name in kept and name in images}
+        mixed = {name: why for name, why in whys.items() if why}
         raise recipe.places.error(
             Mistake(("columns", column), mixed.get(column) or f"{problem} ({some_of(log_ids)})")
             for (column, problem), log_ids in misfits.items()

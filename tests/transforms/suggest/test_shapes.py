@@ -1,6 +1,7 @@
 """Lists of numbers that have one length in all messages are suggested as vectors, in every language."""
 
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +9,10 @@ import pytest
 from logloom.errors import RecipeError
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
+from logloom.pipelines.plan.column_warnings import column_warnings
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
+from logloom.transforms.rows.plan.image_forms import list_misfits
 from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.suggest.recipe import suggest
 from tests.transforms.ros2_logs import COMMAND, START, write_log
@@ -86,9 +90,7 @@ def plan_of(log, on_error="fail", **keys):
 def test_the_error_of_a_policy_names_the_shape_which_then_builds(tmp_path, policy):
     lists = [[i, 2 * i, 3 * i] for i in range(5)]
     log = log_of(tmp_path / "drive.mcap", *lists)
-    said = (
-        rf"resample: {policy} can't be applied to float64\[\?\].*; write shape: \[3\], if all lists have 3 "
-    )
+    said = rf"resample: {policy} can't be applied to float64\[\?\].*; write `shape: \[3\]`, if all lists have"
     with pytest.raises(RecipeError, match=said):
         plan_of(log, resample=policy)
     rows = built(log, plan_of(log, resample=policy, shape=[3]))[0]["gains"]
@@ -110,4 +112,25 @@ def test_lists_of_another_length_are_refused_and_counted(tmp_path):
     assert rows["gains.available"].tolist() == [True, True, False, True]
     np.testing.assert_array_equal(rows["gains"][rows["gains.available"]], [[1, 2], [3, 4], [7, 8]])
     (refusal,) = tallies[0].refusals
-    assert "a list of 1 numbers; shape [2] has 2. `on_error: skip` refuses such messages" in refusal.reason
+    assert "a list of 1 numbers; shape [2] has 2. Write `shape: [1]` if all lists have that" in refusal.reason
+    assert "`on_error: skip` refuses such messages" in refusal.reason
+    assert list_misfits(plan, log) == {}
+
+
+def test_a_plan_names_the_length_of_lists_that_have_another_than_the_shape(tmp_path):
+    path = tmp_path / "drive.mcap"
+    log = log_of(path, [1, 2, 3], [3, 4, 5], [5, 6, 7])
+    said = "the first and the last list of /cmd have 3 numbers; shape [2] has 2; write `shape: [3]`"
+    assert said in list_misfits(plan_of(log, shape=[2]), log)["gains"]
+    assert list_misfits(plan_of(log, shape=[3]), log) == {}
+    text = (
+        f"name: arm\nlogs: ['{path}']\nclock: {{topic: /cmd}}\ncolumns:\n"
+        "  gains: {topic: /cmd, field: gains, shape: [2], tolerance: 25ms}\noutputs: {tar: {}}\n"
+    )
+    with pytest.raises(RecipeError, match=re.escape(said)):
+        plan_build(Recipe.from_yaml(text), str(tmp_path / "root"))
+    (warning,) = column_warnings(
+        plan_build(Recipe.from_yaml(text + "on_error: skip\n"), str(tmp_path / "root"))
+    )
+    assert (warning.kind, warning.column) == ("lists", "gains")
+    assert said in warning.text

@@ -162,9 +162,11 @@ def shaped(values: Values, spec: FieldSpec) -> Values:
     if isinstance(values, Ragged):
         if (odd := values.lengths != length).any():
             row = int(np.argmax(odd))
+            own = int(values.lengths[row])
             why = (
-                f"a list of {int(values.lengths[row])} numbers; shape {list(spec.shape)} has {length}. "
-                "`on_error: skip` refuses such messages, and without `shape` lists may have any length"
+                f"a list of {own} numbers; shape {list(spec.shape)} has {length}. Write `shape: [{own}]` "
+                "if all lists have that length; `on_error: skip` refuses such messages, and without `shape` "
+                "lists may have any length"
             )
             raise UnfitError(row, why)
         values = values.values
