@@ -32,7 +32,7 @@ from typing import Literal, NoReturn, cast
 
 from logloom.errors import UsageError
 from logloom.query import tree
-from logloom.text import DURATION_UNITS, MAX_DURATION, printable
+from logloom.text import DURATION_UNITS, MAX_DURATION, near_to, printable
 
 MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may contain all logs of a table
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
@@ -51,6 +51,7 @@ _TOKEN = re.compile(
 _TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _WORDS = {"and", "or", "not", "in", "available", *_TRUTHS}
 _QUANTIFIERS, _OF_FLOATS = ("count", "any", "all"), ("isfinite", "isnan")
+_CALLS = ("available", "delta", *_QUANTIFIERS, *_OF_FLOATS)
 
 
 def parse_tree(text: str) -> tree.Node:
@@ -163,6 +164,8 @@ class _WhereParser:
             return self._literal()
         word = self.word
         name = self._name()
+        if self.word == "(" and word not in _CALLS:
+            refuse(self.text, at, f"{word}(…) isn't a function{near_to(word, _CALLS, most=len(_CALLS))}")
         if word in _OF_FLOATS and self._skip("("):
             return self._finite(cast(Literal["isfinite", "isnan"], word), at)
         if word in (*_QUANTIFIERS, "delta") and self._skip("("):
