@@ -190,6 +190,8 @@ def _report(
             f"{counted(converted.built, 'unit')} written, "
             f"{converted.reused} found finished; {terminal.read_in_words(manifest)}"
         )
+    for one in converted.sequences:
+        options.on_message(f"{one.output}: {one}")
     print_work(converted, options.on_message)
     for record in damaged:
         lost = f"{counted(record.dropped[DAMAGE], 'row')} left out" if record.dropped[DAMAGE] else "left out"
@@ -197,6 +199,7 @@ def _report(
     if options.json:
         result: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
         result |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}
+        result["sequences"] = [one.to_json() for one in converted.sequences]
         terminal.print_json({**result, **manifest.counts, **work_of(converted)})
     else:
         print(place if folder else converted.view or place)

@@ -107,7 +107,7 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
             return LogOutcome(log.log_id, None, failures, memory=memory)
         record, warnings, available = skipped_record(log, failures), (), ()
     units = record.units or 0
-    sequences = log_sequences(job, log, entries) if isinstance(job, LogJob) and units else ()
+    sequences = log_sequences(job, log, entries) if units else ()
     built = sum(result.built for result in done) if units else 0
     seconds = sum(result.seconds for result in done)
     return LogOutcome(
@@ -115,7 +115,7 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     )
 
 
-def log_sequences(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple[SequenceCounts, ...]:
+def log_sequences(job: Job, log: LogTask, entries: Sequence[Entry]) -> tuple[SequenceCounts, ...]:
     """Count the sequences of a log in each output that has some; assembly says why rows fit none."""
     found = []
     for output, options in job.outputs.items():
@@ -125,7 +125,9 @@ def log_sequences(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple[
             with contextlib.suppress(UsageError):
                 sequences = form.sequences([entry.unit for entry in own], options, job.period)
                 all_of_it = (entry for entry in entries if entry.output == output)
-                gaps = [Tally.from_json(e.tally, job.store.uri_of(e.folder)).gaps for e in all_of_it]
+                folders = ((entry.tally, job.store.uri_of(entry.folder)) for entry in all_of_it)
+                # Others' datasets that are converted have no tally.
+                gaps = [Tally.from_json(tally, folder).gaps for tally, folder in folders if tally]
                 found.append(counts_of(output, options, sequences, gaps, job.period, log.log_id))
     return tuple(filter(None, found))
 

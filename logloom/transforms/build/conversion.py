@@ -30,6 +30,7 @@ from logloom.transforms.build import memory_budget
 from logloom.transforms.build.job import Job, LogTask, PartitionRows, PartitionTask
 from logloom.transforms.build.partition_results import MAX_REASONS, Failure
 from logloom.transforms.rows.accounts import Tally
+from logloom.transforms.rows.gaps import filtered_gaps
 from logloom.transforms.rows.row_splits import joined_runs, rows_by_split
 from logloom.values import dataclass
 
@@ -108,6 +109,7 @@ class _ConvertedRows:
         # Of a filtered part: what was read, and which rows passed.
         self._read = RowsDigest(job.schema)
         self._passed: list[NDArray[np.bool_]] = []
+        self._times: list[NDArray[np.int64]] = []
 
     def __iter__(self) -> Iterator[Block]:
         job, part = self._job, self._part
@@ -132,6 +134,7 @@ class _ConvertedRows:
         log_id = Categories.of([block.log_id], np.zeros(len(block), np.int64))
         passed = found.mask({**block.columns, "log_id": log_id}, len(block))
         self._passed.append(passed)
+        self._times.append(block.timestamp)
         columns = {name: block.columns[name] for name in ("timestamp", *self._job.schema.all)}
         return replace(block, columns={name: take(values, passed) for name, values in columns.items()})
 
@@ -156,11 +159,13 @@ class _ConvertedRows:
         part = self._part
         before = Tally.from_json(part.tally) if part.tally else Tally(part.start, part.stop, part.rows)
         passed = np.concatenate([np.empty(0, np.bool_), *self._passed])
+        times = np.concatenate([np.empty(0, np.int64), *self._times])
         names, counts = [name for name, _ in before.splits], [count for _, count in before.splits]
         kept = np.repeat(np.arange(len(names)), counts)[passed[: sum(counts)]].tolist()
         dropped = {**before.dropped, FILTERED: before.dropped.get(FILTERED, 0) + part.rows - rows}
         splits = joined_runs((names[number], 1) for number in kept)
-        return replace(before, rows=rows, dropped=dropped, splits=splits).to_json()
+        gaps = filtered_gaps(before.gaps, times, passed, FILTERED, self._job.period)
+        return replace(before, rows=rows, dropped=dropped, splits=splits, gaps=gaps).to_json()
 
 
 def converted_record(

@@ -1,13 +1,14 @@
 """Gaps between rows: ticks that are no rows, and what dropped them.
 
-Here: `TickGaps`, which counts while rows are made; `GapTally`, its result for a span; `Cut`, gaps that end
-episodes (`cuts_of`).
+Here: `TickGaps`, which counts while rows are made; `GapTally`, its result for a span, also of rows that are
+filtered later (`filtered_gaps`); `Cut`, gaps that end episodes (`cuts_of`).
 Elsewhere: episodes and scenes (logloom.transforms.rows.sequences).
 """
 
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -105,6 +106,80 @@ class TickGaps:
             return GapTally()
         between = tuple((*key, *found) for key, found in self._between.items())
         return GapTally(self._reasons, between, before, after)  # type: ignore[arg-type]
+
+
+def filtered_gaps(
+    before: GapTally,
+    times: NDArray[np.int64],
+    passed: NDArray[np.bool_],
+    reason: str,
+    period: int | None,
+) -> GapTally:
+    """The gaps of a span of which a filter drops some rows, too.
+
+    A gap beside such a row becomes part of a longer one. It is found by its ticks; with a topic's clock, only
+    the first of equal ones is.
+
+    Args:
+        before: without the filter.
+        times: (n,) of all rows.
+        passed: (n,) whether each passes.
+        reason: what the filter is called.
+        period: of a rate clock, ns; None for others.
+    """
+    #  rows     0 1     2 3 4 5       passed  0 and 1, 4 and 5
+    #  before      <--->              a gap of ticks
+    #  after       <-------->         another one: [2, 4) with what was between 1 and 2
+    if passed.all():
+        return before
+    reasons = before.reasons if reason in before.reasons else (*before.reasons, reason)
+    own = 1 << min(reasons.index(reason), _LAST_BIT)
+    kinds = {
+        (mask, ticks): [number, first, longest] for mask, ticks, number, first, longest in before.between
+    }
+    added: list[tuple[int, int, int, int]] = []
+    edges = {"before": before.before, "after": before.after}
+    dropped = np.concatenate([[False], ~passed, [False]])
+    starts, stops = (
+        np.flatnonzero(edge) for edge in (dropped[1:] > dropped[:-1], dropped[1:] < dropped[:-1])
+    )
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        mask, ticks, around = own, stop - start, times[max(start - 1, 0) : stop + 1].tolist()
+        for pair in itertools.pairwise(around):
+            found = _gap_at(kinds, *pair, period)
+            mask, ticks = mask | found[0], ticks + found[1]
+        first, last = int(times[start]), int(times[stop - 1])
+        if start and stop < len(times):
+            added.append((mask, ticks, first, around[-1] - around[0]))
+            continue
+        for edge in ["before"] * (not start) + ["after"] * (stop == len(times)):
+            if known := edges[edge]:
+                mask, first, last = mask | known[0], min(first, known[1]), max(last, known[2])
+        edges |= {"after" if start else "before": (mask, first, last)}
+        edges |= {} if start or stop < len(times) else {"after": ()}
+    for mask, ticks, first, longest in added:
+        kind = kinds.setdefault((mask, ticks), [0, first, 0])
+        kind[:] = kind[0] + 1, min(kind[1], first), max(kind[2], longest)
+    between = tuple((*key, *kind) for key, kind in kinds.items())
+    return GapTally(reasons, between, **edges)  # type: ignore[arg-type]
+
+
+def _gap_at(
+    kinds: dict[tuple[int, int], list[int]], before: int, after: int, period: int | None
+) -> tuple[int, int]:
+    """Take the gap between two rows out of those that are counted: its mask and its ticks, 0 for none."""
+    fitting = [
+        (not before < first < after, longest, key)
+        for key, (_, first, longest) in kinds.items()
+        if before < first < after or (period and key[1] == round((after - before) / period) - 1)
+    ]
+    if not fitting:
+        return 0, 0
+    *_, key = min(fitting)
+    kinds[key][0] -= 1
+    if not kinds[key][0]:
+        del kinds[key]
+    return key
 
 
 @dataclass(frozen=True)

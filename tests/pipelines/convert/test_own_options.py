@@ -1,5 +1,9 @@
 """Options of a conversion: those of the source's own output, changed key by key."""
 
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import logloom as ll
@@ -9,6 +13,7 @@ from logloom.pipelines.convert.plan import make_options
 from logloom.recipe import Recipe
 from logloom.schema import STRING, ColumnType, Schema
 from tests.absent import needs
+from tests.forking import command as logloom
 from tests.pipelines.conftest import build_at
 from tests.transforms.ros2_logs import SECOND, SPEED, speeds, write_log
 
@@ -133,3 +138,56 @@ def test_tasks_and_episodes_of_a_version_stay_where_rows_are_filtered(tmp_path, 
         assert [(row["timestamp"], row["task"]) for row in rows] == before
         assert done.manifest.outputs["lerobot"]["episodes"] == {"gap": "500000000ns"}
         assert ("action" in rows.schema.columns) == (given is not None)
+
+
+def test_episodes_are_counted_with_what_ends_them(tmp_path):
+    needs("lerobot", "table")
+    root, short = arm(tmp_path, "  table: {}\n"), {"episodes": "log"}
+    (kept,) = ll.convert(root, str(tmp_path / "a"), "lerobot").sequences
+    assert (kept.number, kept.lengths, kept.cuts) == (1, (58,), ())
+    (cut,) = ll.convert(root, str(tmp_path / "b"), "lerobot", options=short).sequences
+    assert (cut.number, cut.lengths) == (2, (20, 38))
+    assert [(one.reasons, one.number, one.longest) for one in cut.cuts] == [
+        (("require x",), 1, 3 * SECOND // 10)
+    ]
+    where = "(x < 18 or x > 19) and (x < 30 or x > 39)"
+    done = logloom(
+        "convert",
+        root,
+        tmp_path / "c",
+        "--format",
+        "lerobot",
+        "--where",
+        where,
+        "--json",
+        "--options",
+        "{episodes: log}",
+    )
+    assert done.returncode == 0, done.stderr
+    (told,) = json.loads(done.stdout)["sequences"]
+    assert (told["output"], told["kind"], told["lengths"]) == ("lerobot", "episode", [18, 8, 20])
+    assert {tuple(one["reasons"]): (one["number"], one["longest"]) for one in told["cuts"]} == {
+        ("require x", "where of the conversion"): (1, 5 * SECOND // 10),
+        ("where of the conversion",): (1, 11 * SECOND // 10),
+    }
+    assert "lerobot: 3 episodes of 1 log, of 8 to 20 rows; ended by gaps: " in done.stderr
+    (info,) = (tmp_path / "c").glob("v*/lerobot/all/meta/info.json")
+    assert json.loads(info.read_text())["total_episodes"] == 3
+
+
+def test_episodes_of_others_rows_are_counted_without_reasons(tmp_path):
+    needs("lerobot", "parquet")
+    times = [number * SECOND // 10 for number in range(20) if number not in (7, 8)]
+    table = pa.table({"log_id": ["a"] * 18, "timestamp": times, "x": [float(time) for time in times]})
+    (tmp_path / "drive").mkdir()
+    pq.write_table(table, tmp_path / "drive/0.parquet")
+    options = {"fps": 10, "features": {"action": ["x"]}}
+    where = f"x != {times[12]}"
+    found = ll.convert(
+        tmp_path / "drive", tmp_path / "root", "lerobot", options=options, where=where
+    ).sequences
+    assert [(one.number, one.lengths) for one in found] == [(3, (7, 5, 5))]
+    assert [(one.reasons, one.number) for one in found[0].cuts] == [
+        ((), 1),
+        (("where of the conversion",), 1),
+    ]

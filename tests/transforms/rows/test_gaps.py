@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.transforms.rows.gaps import GapTally, TickGaps, cuts_of
+from logloom.transforms.rows.gaps import GapTally, TickGaps, cuts_of, filtered_gaps
 
 STEP = 100
 REASONS = ("purged", "require cam", "where")
@@ -97,3 +97,37 @@ def test_gaps_of_a_topics_clock_that_end_nothing_are_not_counted():
     gaps.add(times, masks)
     (cut,) = cuts_of([gaps.tally()], [(200, 700)], 250, None, "a")
     assert (cut.reasons, cut.number, cut.longest) == (("require cam",), 1, 500)
+
+
+@given(st.lists(st.sampled_from([0, 0, 0, 0, 1, 2, 8, 8]), max_size=40))
+def test_gaps_of_rows_that_are_filtered_later_are_those_of_all_masks_at_once(masks):
+    """Bit 3 is the filter; of gaps of equally many ticks, only some are found by their place."""
+    masks, times = np.array(masks, np.uint64), np.arange(len(masks), dtype=np.int64) * STEP
+    is_later = masks == 8
+    early, at_once = TickGaps(REASONS), TickGaps((*REASONS, "later"))
+    early.add(times, np.where(is_later, 0, masks).astype(np.uint64))
+    at_once.add(times, masks)
+    rows = masks[(masks == 0) | is_later]
+    found = filtered_gaps(early.tally(), times[(masks == 0) | is_later], rows == 0, "later", STEP)
+    expected = at_once.tally()
+    if not is_later.any():
+        assert found == early.tally()
+        return
+
+    def ends(tally):
+        """Gaps by their number of ticks, and how many have each reason."""
+        ticks, named = {}, {}
+        for mask, count, number, _, longest in tally.between:
+            ticks[count] = ticks.get(count, 0) + number
+            assert longest == (count + 1) * STEP
+            named["later" in tally.of(mask)] = named.get("later" in tally.of(mask), 0) + number
+        return ticks, named
+
+    assert ends(found) == ends(expected)
+    assert found.reasons == (*(early.tally().reasons), "later")
+    assert [one[1:] for one in (found.before, found.after)] == [
+        one[1:] for one in (expected.before, expected.after)
+    ]
+    for one, other in ((found.before, expected.before), (found.after, expected.after)):
+        assert bool(one) == bool(other)
+        assert not one or ("later" in found.of(one[0])) == ("later" in expected.of(other[0]))
