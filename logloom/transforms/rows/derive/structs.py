@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Array, Ragged, Values
+from logloom.blocks import Array, Lists, Ragged, Values
 from logloom.resample import kernels
 from logloom.schema import ColumnType
 from logloom.text import some_of
@@ -23,7 +23,8 @@ def structs_of(result: Any, ctype: ColumnType) -> Values:
 
     Args:
         result: of each row a structured array, or lists of dicts, tuples or structured values to the depth of
-            the shape; or all rows as one such array, or `Ragged`.
+            the shape; or all rows as one such array, or `Ragged`. For lists of lists a list of these for each
+            row, or `Lists`.
         ctype: of the column.
 
     Raises:
@@ -35,6 +36,8 @@ def structs_of(result: Any, ctype: ColumnType) -> Values:
         >>> rows.lengths.tolist(), rows.values.tolist()
         ([1, 0], [(7, (0.5,))])
     """
+    if ctype.kind == "lists":
+        return _lists_of(result, ctype)
     if isinstance(result, Ragged):
         return Ragged(_filled(result.values, result.values.shape, ctype), result.shapes)
     if isinstance(result, np.ndarray) and not ctype.is_ragged and result.shape[1:] == ctype.tail:
@@ -57,6 +60,15 @@ def structs_of(result: Any, ctype: ColumnType) -> Values:
         return values
     lengths = [shape[: ctype.num_ragged] for shape in shapes]
     return Ragged(values, np.array(lengths, np.int64).reshape(len(rows), ctype.num_ragged))
+
+
+def _lists_of(result: Any, ctype: ColumnType) -> Lists:
+    if isinstance(result, Lists):
+        return result.with_values(_filled(result.values, result.values.shape, ctype))
+    rows = [list(row) for row in result]
+    inner = structs_of([one for row in rows for one in row], ctype.flat)
+    assert isinstance(inner, Ragged)
+    return Lists(inner.values, [len(row) for row in rows], inner.lengths)
 
 
 def _flat(row: Any, depth: int) -> tuple[Sequence[Any] | Array, tuple[int, ...]]:

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from logloom.blocks import Ragged
+from logloom.blocks import Lists, Ragged
 from logloom.recipe.columns import struct_dtype
 from logloom.schema import ColumnType
 from logloom.transforms.rows.derive.structs import structs_of
@@ -39,6 +39,36 @@ def test_lists_of_structs_may_be_dicts_tuples_and_arrays(result):
     found = structs_of(result, LIST)
     assert (found.dtype, found.lengths.tolist()) == (AGENT, [2, 0, 1])
     assert rows_of(found) == [[ROW, ROW], [], [ROW]]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        [[[ONE, ONE], []], [], [[ROW]]],
+        [[array_of(ROW, ROW), array_of()], (), [[ONE]]],
+        [array_of(ROW, ROW).reshape(1, 2)[[0]], [], array_of(ROW).reshape(1, 1)],
+        Lists(array_of(ROW, ROW, ROW), [2, 0, 1], [2, 0, 1]),
+    ],
+    ids=["dicts", "arrays", "two axes", "column"],
+)
+def test_lists_of_lists_of_structs_may_be_the_same(result):
+    found = structs_of(result, ColumnType(AGENT, (None, None), "lists"))
+    shapes = [[len(one) for one in row] for row in found]
+    assert shapes in ([[2, 0], [], [1]], [[2], [], [1]])
+    assert shapes[0] == [len(one) for one in result[0]]
+    assert rows_of(found.flat) == [[ROW, ROW], [], [ROW]]
+
+
+def test_what_is_no_list_of_lists_of_structs_is_refused():
+    lists = ColumnType(AGENT, (None, None), "lists")
+    assert len(structs_of([], lists)) == 0
+    for row, problem in (
+        ([ONE], "expected a list of structs for each row, got dict"),
+        ([[{**ONE, "yaw": 1}]], "a struct has an unknown field yaw"),
+        ([[np.zeros(2, AGENT)]], "shapes"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            structs_of([row], lists)
 
 
 def test_fields_of_an_array_go_by_name_and_are_cast():
