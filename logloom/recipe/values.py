@@ -245,7 +245,11 @@ def _quantity(value: Any, units: dict[str, int], what: str, example: str) -> int
     if is_number or (match and not match[2]):
         unit = re.sub(r"[\d.]", "", example)
         shown = value.text if isinstance(value, ExactFloat) else value
-        raise ValueError(f"{shown} has no unit; write a {what} like {shown}{unit}")
+        like = f"{shown}{unit}"
+        if units is _DURATION_UNITS and "." in str(shown):  # of a part of something: most likely of seconds
+            nanoseconds = Decimal(str(shown)) * 10**9
+            like = duration_text(int(nanoseconds)) if nanoseconds and nanoseconds % 1 == 0 else like
+        raise ValueError(f"{shown} has no unit; write a {what} like {like}")
     if match is None:
         raise ValueError(f"{_shown(value)} is not a {what}; write it like {example}")
     if match[2] not in units:

@@ -221,6 +221,10 @@ WRONG = [
         "field: speed, tolerance: 50",
         "columns.speed.tolerance: 50 has no unit; write a duration like 50ms",
     ),
+    ("field: speed", "field: speed, tolerance: 0.05", "0.05 has no unit; write a duration like 50ms"),
+    ("field: speed", "field: speed, tolerance: '0.0005'", "0.0005 has no unit; write a duration like 500us"),
+    ("field: speed", "field: speed, offset: -0.012", "-0.012 has no unit; write a duration like -12ms"),
+    ("outputs:", "settle: 1.5\noutputs:", "settle: 1.5 has no unit; write a duration like 1500ms"),
     ("field: speed", "field: speed, tolerance: 0", "columns.speed.tolerance: 0 has no unit"),
     ("field: speed", "field: speed, tolerance: -1s", "columns.speed.tolerance: -1s is negative"),
     (
