@@ -476,6 +476,18 @@ class DerivedColumn(RecipePart):
     def _as_mapping(cls, value: Any) -> Any:
         return _from_pairs(value)
 
+    @field_validator("shape", mode="before")
+    @classmethod
+    def _is_a_shape(cls, value: Any) -> Any:
+        are_lengths = isinstance(value, list | tuple) and all(
+            length is None or (type(length) is int and length > 0) for length in value
+        )
+        if not (are_lengths or value == "lists"):
+            raise ValueError(
+                "write the lengths of a row, such as [3], [null] or [null, 4]; or `lists` for lists of lists"
+            )
+        return value
+
     @field_serializer("dtype", when_used="json")
     def _in_order(self, value: str | dict[str, Any]) -> Any:
         return _in_pairs(value)
@@ -483,7 +495,10 @@ class DerivedColumn(RecipePart):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.dtype in ("string", "bytes") and self.shape:
-            raise ValueError(f"shape: a column of {self.dtype} has none")
+            several = "; of several texts write `dtype: {text: string}, shape: [null]`, and return dicts"
+            raise ValueError(
+                f"shape: a column of {self.dtype} has none{several if self.dtype == 'string' else ''}"
+            )
         ragged = sum(length is None for length in self.shape)
         if self.shape != "lists" and None in self.shape[ragged:]:
             raise ValueError("shape: lengths that differ by row (null) must come first")

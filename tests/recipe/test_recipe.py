@@ -285,6 +285,18 @@ WRONG = [
     ("dtype: int32", "dtype: {at: [int8, 0]}", "dtype: at: lengths of a field are whole numbers from 1"),
     ("dtype: int32", "dtype: {a.b: int8}", "dtype: 'a.b' is no name of a field"),
     ("dtype: int32", "dtype: {}", "columns.label.dtype"),
+    ("dtype: int32", "dtype: string, shape: lists", "none; of several texts write `dtype: {text: string}, s"),
+    ("dtype: int32", "dtype: int32, shape: [lists]", "recipe.yaml:6: columns.label.shape: write the lengths"),
+    (
+        "dtype: int32",
+        "dtype: int32, shape: [0]",
+        "recipe.yaml:6: columns.label.shape: write the lengths of a row",
+    ),
+    (
+        "dtype: int32",
+        "dtype: int32, shape: 3",
+        "columns.label.shape: write the lengths of a row, such as [3]",
+    ),
     (
         "dtype: int32",
         "dtype: [[id, int8], [id, int8]]",
