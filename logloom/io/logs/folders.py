@@ -53,6 +53,9 @@ def _recordings(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.endswith(suffixes) and not is_metadata(name)]
 
 
+_LOOKED_INTO = 5  # folders that are passed over
+
+
 class Folders:
     """Folders of fsspec file systems, as they were when first listed. Thread-safe.
 
@@ -155,8 +158,12 @@ class Folders:
 
     def pass_over(self, fs: Any, folder: str, taken: Collection[str]) -> None:
         """Note what in a folder is none of its logs, which are these files and folders."""
-        left = [name for name in self._entries(fs, folder) if not (name in taken or is_hidden_name(name))]
-        names = tuple(sorted(name.rsplit("/", 1)[-1] for name in left))
+        entries = self._entries(fs, folder)
+        left = sorted(name for name in entries if not (name in taken or is_hidden_name(name)))
+        below = [name for name in left if entries[name].kind == "directory"]
+        with_logs = {name for name in below[:_LOOKED_INTO] if self.logs_in(fs, name)[0]}
+        marks = dict.fromkeys(below, "/") | dict.fromkeys(with_logs, "/ (a folder with logs: give it, too)")
+        names = tuple(name.rsplit("/", 1)[-1] + marks.get(name, "") for name in left)
         with self._lock:
             self.passed_over |= {folder: names} if names else {}
 

@@ -103,6 +103,7 @@ def test_the_folder_of_a_recipe_is_no_pattern(tmp_path, scheme):
 def test_a_folder_that_is_no_log_gives_the_logs_in_it(tmp_path):
     touch(tmp_path, "night/a.mcap", "night/b.bag", "night/notes.txt", "night/plan.csv", "night/.hidden.mcap")
     touch(tmp_path, "night/split/c_0.mcap", "night/split/c_1.mcap", "night/empty/x.txt", "night/t/gps.csv")
+    touch(tmp_path, "night/100%/e.mcap", "night/100%/f.bag")
     (tmp_path / "night/bag").mkdir()
     (tmp_path / "night/bag/metadata.yaml").write_text("rosbag2_bagfile_information:\n  version: 5\n")
     touch(tmp_path, "night/bag/d.mcap")
@@ -112,7 +113,10 @@ def test_a_folder_that_is_no_log_gives_the_logs_in_it(tmp_path):
     assert [uri.removeprefix(f"{tmp_path}/night/") for log in found for uri in log.uris] == [
         *("a.mcap", "b.bag", "bag/d.mcap", "split/c_0.mcap", "split/c_1.mcap", "t/gps.csv")
     ]
-    assert skipped == [f"{tmp_path}/night: skipped 3 names that no log has: empty, notes.txt, plan.csv"]
+    names = "100%/ (a folder with logs: give it, too), empty/, notes.txt, plan.csv"
+    assert skipped == [f"{tmp_path}/night: skipped 4 names that no log has: {names}"]
+    too = group_logs([str(tmp_path / "night"), str(tmp_path / "night/100%")])
+    assert {"e", "f"} <= {*too.ids.to_pylist()}
     assert len(group_logs([str(tmp_path / "nigh?")])) == 5
     assert len(group_logs([str(tmp_path / "night/*")])) == 7  # a glob takes all files that match
     with pytest.raises(UsageError, match=r"nor one that is in it; .* Name the files below it"):
