@@ -41,6 +41,7 @@ _OPTIONS = {
     "--config -c --recipe --file": "an argument: the recipe's file",
     "--version --tag --revision": "ROOT@VERSION, as in data@3 or data@best",
     "--from --src --source": "an argument",
+    "--to": "--format",
     "--seed --shuffle --random": "no option; rows and splits are the same each time",
     "--silent --no-progress": "--quiet",
 }

@@ -59,6 +59,7 @@ def test_an_unknown_key_or_policy_of_a_recipe_says_what_is_ours(old, new, messag
         ("build r.yaml -j 2", "No such option: -j; here it is --workers"),
         ("head root --format json", "No such option: --format; here it is --json"),
         ("head root --limit 3", "No such option: --limit; here it is -n"),
+        ("convert a b --to zarr", "No such option: --to; here it is --format"),
         ("info a.mcap -v", "No such option: -v; here it is --debug"),
         ("head root --colums x", "No such option: --colums (Possible options: --columns"),
     ],
