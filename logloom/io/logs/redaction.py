@@ -128,6 +128,11 @@ class RedactedLog:
         """Sidecars of the original log; the redacted one has another content id."""
         return getattr(self._log, "sidecars", None)
 
+    @property
+    def other_topics(self) -> Mapping[str, tuple[str, ...]]:
+        """The other names that topics of the original log may have, by the first."""
+        return getattr(self._log, "other_topics", {})
+
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         return self._log.column_type(topic, spec)
 

@@ -119,6 +119,11 @@ class RenamedLog:
         )
 
     @property
+    def other_topics(self) -> Mapping[str, tuple[str, ...]]:
+        """The other names that topics may have, by the first."""
+        return self._names.topics
+
+    @property
     def sidecars(self) -> Any:
         """Sidecars of the original log."""
         return getattr(self._log, "sidecars", None)

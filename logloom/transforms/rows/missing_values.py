@@ -258,8 +258,13 @@ def _of_topic(log: Log, log_id: str, plan: RowPlan, column: ColumnPlan) -> Cause
     info = summary.topics.get(topic)
     if info is None or not info.num_messages:
         known = sorted(name for name, other in summary.topics.items() if other.num_messages)
-        remedy = f"correct its topic or leave the column out{near_to(topic, known, most=0)}"
-        return Cause("absent", f"log {log_id} has no message of {topic}", remedy)
+        names = (topic, *getattr(log, "other_topics", {}).get(topic, ()))
+        words = f"log {log_id} has no message of {' or '.join(names)}"
+        near = next((close for name in names if (close := near_to(name, known, most=0))), "")
+        if len(names) == 1:
+            return Cause("absent", words, f"correct its topic or leave the column out{near}")
+        own = near.removeprefix("; did you mean ").removesuffix("?") or "the topic that it has"
+        return Cause("absent", words, f"add {own} to `any` or leave the column out")
     if not info.num_recorded:
         words = f"all messages of {topic} are outside the recording"
         return Cause("stray", words, "`logloom doctor LOG` shows their times")

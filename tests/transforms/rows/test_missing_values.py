@@ -421,6 +421,17 @@ def test_a_topic_that_only_new_logs_lack_is_a_warning_but_not_doubtful(tmp_path)
         assert (warning.kind, warning.is_doubtful, warning.log) == ("absent", False, "b")
 
 
+def test_a_topic_of_several_names_of_which_a_log_has_none_is_a_warning_with_all_of_them(tmp_path):
+    write_log(tmp_path / "logs/b.mcap", {"/can": CAN, "/grip": CAN})
+    made = recipe(tmp_path, x_of("{any: [/gripper/state, /grip]}", resample="linear"))
+    assert build(plan_build(made, str(tmp_path / "root"))).warnings == ()
+    later = (SPEED, speeds(100, start=START + 60 * SECOND))
+    write_log(tmp_path / "logs/a.mcap", {"/can": later, "/ee/grip": later})
+    (warning,) = column_warnings(plan_build(made, str(tmp_path / "root")))
+    said = "log a has no message of /gripper/state or /grip; add /ee/grip to `any` or leave the column out"
+    assert said in warning.text
+
+
 def test_strict_refuses_a_column_without_values_before_the_commit(tmp_path):
     write_log(tmp_path / "logs/drive.mcap", {"/can": CAN, "/x": stamped(-37 * SECOND)})
     made = recipe(tmp_path, x_of(resample="linear"), more="time: {max_delay: 60s}")
