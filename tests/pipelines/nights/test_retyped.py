@@ -49,8 +49,13 @@ def test_a_night_with_a_new_type_is_cast_and_what_is_built_is_reused(tmp_path, s
     night(tmp_path, "a", 0, "float32", EIGHTHS)
     build(planned(tmp_path, "topic: /grip, field: width"))
     night(tmp_path, "b", 1, "float64", [value + 0.1 for value in EIGHTHS])
-    with pytest.raises(RecipeError, match=r"float32 in log a but float64 in log b; add `dtype: float64`"):
+    with pytest.raises(
+        RecipeError, match=r"float32 in log a but float64 in log b; add `dtype: float64`"
+    ) as of:
         planned(tmp_path, "topic: /grip, field: width")
+    assert "or add `dtype: float32`, which the dataset has, so that only new logs are built; or" in str(
+        of.value
+    )
     plan = planned(tmp_path, "topic: /grip, field: width, dtype: float32", sample=sample)
     assert plan.kept.logs == 1
     build(plan)

@@ -38,14 +38,21 @@ WAYS_ON = (
 )
 
 
-def disagreement(kinds: Mapping[ColumnType, str], column: TopicColumn) -> str:
+def disagreement(
+    kinds: Mapping[ColumnType, str], column: TopicColumn, known: ColumnType | None = None
+) -> str:
     """Describe types of a field that differ by log, and what to write in the recipe.
 
     Args:
         kinds: where each type is, in words.
+        known: the column in the previous version.
     """
     words = " but ".join(f"{kind} {place}" for kind, place in kinds.items())
-    return f"logs disagree about its type: {words}; {remedy_of(kinds, column)}{WAYS_ON}"
+    remedy = remedy_of(kinds, column)
+    kept = known is not None and known.dtype in [kind.dtype for kind in kinds] and known.dtype.name
+    if kept and remedy.startswith("add ") and f"`dtype: {kept}`" not in remedy:
+        remedy += f"add `dtype: {kept}`, which the dataset has, so that only new logs are built; or "
+    return f"logs disagree about its type: {words}; {remedy}{WAYS_ON}"
 
 
 def remedy_of(kinds: Iterable[ColumnType], column: TopicColumn) -> str:

@@ -300,7 +300,8 @@ class _Resolving:
         topic = self._agreed(name, column, self._topics.of(column.topic))
         sampling = self._sampling(column)
         spec = self._spec(path, column, topic)
-        found = message_type(path, column, spec, topic, self._logs, self._topics.num_logs)
+        known, num_logs = self._known.get(name), self._topics.num_logs
+        found = message_type(path, column, spec, topic, self._logs, num_logs, known)
         check_nan(path, column, found)
         if spec.adapter in OF_VIDEO:
             check_video(path, column)

@@ -113,11 +113,13 @@ def message_type(
     topic: ResolvedTopic,
     logs: Mapping[str, Log],
     num_logs: int,
+    known: ColumnType | None = None,
 ) -> ColumnType:
     """Return the type of a message's value; see `as_cast`.
 
     Args:
         num_logs: of the recipe, some of which may not be open.
+        known: the column in the previous version.
 
     Raises:
         MistakenError: a definition lacks the field, or logs disagree.
@@ -145,7 +147,7 @@ def message_type(
             )
             mistakes.append(Mistake((*path, "topic"), why))
     if len(types) > 1:
-        mistakes.append(Mistake((*path, key), disagreement(types, column)))
+        mistakes.append(Mistake((*path, key), disagreement(types, column, known)))
     if mistakes:
         raise MistakenError(*mistakes)
     found = next(iter(types))
