@@ -21,6 +21,7 @@ from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.catalog.entries import Entry, write_log_part
 from logloom.io.catalog.log_statistics import of_units, write_statistics
 from logloom.io.catalog.pages import LogRecord, LogStatus
+from logloom.io.logs.interface import Refusal
 from logloom.io.rows.log_ranges import DAMAGE, FILTERED, LogRange
 from logloom.io.rows.sources import RowSource
 from logloom.query.where import Categories, Filter, parse
@@ -137,6 +138,10 @@ class _ConvertedRows:
         self._times.append(block.timestamp)
         columns = {name: block.columns[name] for name in ("timestamp", *self._job.schema.all)}
         return replace(block, columns={name: take(values, passed) for name, values in columns.items()})
+
+    def refused(self) -> Mapping[str, Sequence[Refusal]]:
+        """See `PartitionRows`; there are no messages."""
+        return {}
 
     def account(self, rows: int, digests: RowsDigest) -> dict[str, Any]:
         """See `PartitionRows.account`; the tally is the source's."""

@@ -29,7 +29,7 @@ from logloom.io.catalog.log_tables import catalogued, without_label_files
 from logloom.io.catalog.manifest import Assembled, Manifest
 from logloom.io.catalog.pages import LogStatus, RecordPage
 from logloom.io.formats.registry import format_named, options_of
-from logloom.io.logs.interface import Log, OpenOptions
+from logloom.io.logs.interface import Log, OpenOptions, Refusal
 from logloom.io.logs.table_files.name_times import timing_names
 from logloom.io.rows.log_ranges import LogRange
 from logloom.io.storage.store import Store
@@ -113,6 +113,9 @@ class PartitionRows(Protocol):
         Raises:
             ReadBackError: these are not the rows that the source was made of.
         """
+
+    def refused(self) -> Mapping[str, Sequence[Refusal]]:
+        """Return the messages without which the latest rows were made, by column."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Self
@@ -26,11 +26,13 @@ from logloom.io.catalog.log_statistics import noted
 from logloom.io.formats.capabilities import Portion, PortionedFormat
 from logloom.io.formats.interface import UnitContext, Writer, closed
 from logloom.io.formats.registry import format_named
+from logloom.io.logs.interface import Refusal
 from logloom.io.rows.log_ranges import LogRange
 from logloom.io.storage.disk import start_writing
 from logloom.io.storage.step_times import each, step
 from logloom.query.where import parse
 from logloom.statistics.rows import RowStatistics
+from logloom.text import counted
 from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask, place_of, plain
 from logloom.transforms.build.journal import Journal
 from logloom.transforms.build.partition_progress import PartitionProgress
@@ -100,7 +102,7 @@ class Writing:
             hashed = None if is_small else self._hasher.submit(digested, self._digests, count, block)
             with self._progress.writing():
                 for output, writer in self._writers.items():
-                    with step(f"write {output}", block.nbytes), _of_rows():
+                    with step(f"write {output}", block.nbytes), _of_rows(stream.refused):
                         writer.append(block)
             if hashed is None:
                 digested(self._digests, count, block)
@@ -171,12 +173,20 @@ class Writing:
 
 
 @contextlib.contextmanager
-def _of_rows() -> Iterator[None]:
-    """What a writer can't hold is a matter of a log's rows, not of the recipe: plans have checked that."""
+def _of_rows(refused: Callable[[], Mapping[str, Sequence[Refusal]]] = dict) -> Iterator[None]:
+    """What a writer can't hold is a matter of a log's rows, not of the recipe: plans have checked that.
+
+    Args:
+        refused: returns the messages without which the rows were made, by column.
+    """
     try:
         yield
     except UsageError as error:
-        raise LogloomError(str(error)) from error.__cause__ or error
+        why = str(error)
+        for name, lost in refused().items():
+            if lost and name in why.split():  # that the column is missing may be their fault
+                why += f". {counted(len(lost), 'message')} of {lost[0].topic} refused: {lost[0].reason}"
+        raise LogloomError(why) from error.__cause__ or error
 
 
 # --- portions --------------------------------------------------------------------------------------------

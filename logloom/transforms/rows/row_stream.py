@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,7 @@ class RowStream:
         self._budget = _RowBudget(plan, max_bytes)
         self._maker = _RowMaker(plan)
         self._tally: Tally | None = None
+        self._part: Piece | None = None
 
     @property
     def tally(self) -> Tally:
@@ -107,6 +108,11 @@ class RowStream:
     def account(self, rows: int, digests: RowsDigest) -> dict[str, Any]:
         """Return the tally for entries."""
         return self.tally.to_json()
+
+    def refused(self) -> Mapping[str, Sequence[Refusal]]:
+        """Return the messages that columns refuse among those that the latest rows may use, by column."""
+        columns = {} if self._part is None else self._part.columns
+        return {name: one.seen().refused for name, one in columns.items() if isinstance(one, Sampled)}
 
     def __iter__(self) -> Iterator[Block]:
         log, plan, span = self._log, self._plan, self._span
@@ -134,7 +140,7 @@ class RowStream:
         self, piece: Span, plan: RowPlan, shared: SpanValues, accounts: _Accounts
     ) -> Iterator[Block]:
         """A separate method, so that a piece is freed before the next is read."""
-        part = Piece(self._log, plan, piece, shared)
+        self._part = part = Piece(self._log, plan, piece, shared)
         for ticks in self._budget.groups(accounts.drop_unavailable(part)):
             group = accounts.drop_undecodable(part, ticks)
             columns = self._maker.rows(part, group, accounts)
@@ -143,6 +149,7 @@ class RowStream:
                 yield Block(self._log_id, self._span.name, accounts.rows, block)
                 accounts.rows += len(block["timestamp"])
         accounts.close(part)
+        self._part = None
 
 
 class _RowBudget:
