@@ -1,13 +1,16 @@
 """Options of a conversion: those of the source's own output, changed key by key."""
 
 import json
+import pathlib
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import logloom as ll
 from logloom.errors import UsageError
+from logloom.io.formats.l5kit import ChunkedDataset
 from logloom.io.formats.registry import format_named
 from logloom.pipelines.convert.plan import make_options
 from logloom.recipe import Recipe
@@ -191,3 +194,20 @@ def test_episodes_of_others_rows_are_counted_without_reasons(tmp_path):
         ((), 1),
         (("where of the conversion",), 1),
     ]
+
+
+def test_scenes_of_a_version_and_of_its_scenes_alone_become_equal_arrays(built, tmp_path):
+    needs("l5kit")
+    before = built
+    for name, where in {"a": "isfinite(ego.speed)", "b": "isfinite(ego_translation)"}.items():
+        done = ll.convert(str(before), str(tmp_path / name), "l5kit", where=where)
+        assert [one.kind for one in done.sequences] == ["scene"]
+        (folder,), (expected,) = (
+            [*pathlib.Path(root).glob("v*/l5kit/*")] for root in (tmp_path / name, built)
+        )
+        one, other = ChunkedDataset(folder).open(), ChunkedDataset(expected).open()
+        assert len(one.agents)
+        assert done.sequences[0].number == len(one.scenes)
+        for array in ("scenes", "frames", "agents", "tl_faces"):
+            np.testing.assert_array_equal(getattr(one, array)[:], getattr(other, array)[:])
+        before = tmp_path / name
