@@ -23,6 +23,7 @@ _COMMANDS = {
     "fix mend recover": "repair for a dataset; `build --on-error salvage` for logs",
     "init new": "info LOG --recipe",
     "log history": "versions",
+    "schema": "info for logs, head for a dataset",
     "query filter search grep select where": "find, or head --where",
     "compare": "diff",
     "split": "the recipe's `split`",
@@ -54,9 +55,11 @@ _KEYS = {
     "splits train val test": "split: {train: 0.9, val: 0.1}",
     "interpolation interp resample tolerance": "a key of each column: resample, tolerance",
     "version seed": "no key; builds are numbered, and the same each time",
+    "start end begin stop": "time: {from: ..., to: ...}",
+    "schema": "the columns, with dtype and shape where they differ from the logs",
 }
 _COLUMN_KEYS = {
-    "interp interpolation interpolate method policy mode fill fillna": "resample",
+    "interp interpolation interpolate method policy mode": "resample",
     "max_age max_delay timeout max_gap within": "tolerance",
     "delay latency lag shift": "offset",
     "filter where condition": "where at the top, under `rows`",
@@ -66,9 +69,24 @@ _COLUMN_KEYS = {
     "rate frequency freq hz fps": "clock at the top; a window is `resample: window, window: [-100ms, 0ms]`",
     "topics channel name": "topic; of several, `topic: {any: [/a, /b]}` or `names` of joints",
     "size width height resolution": "resize",
-    "default fill_value": "missing",
+    "default fill_value fill fillna": "`derive`, a column whose function fills in values; see `c.available`",
+    "required require": "require at the top, under `rows`",
+    "rename": "the name before the topic, as in `speed: {topic: /can, field: v}`",
+    "schema": "dtype and shape",
+    "merge": "topic, as `{any: [/a, /b]}`",
+    "median std var quantile": "resample: window, and a `derive` column that computes it",
 }
-_CLOCK_KEYS = {"frequency freq hz fps": "rate", "period dt interval step": "rate: one by the period"}
+_CLOCK_KEYS = {
+    "frequency freq hz fps": "rate",
+    "period dt interval step": "rate: one by the period",
+    "start end begin stop": "time at the top: {from: ..., to: ...}",
+}
+_TIME_KEYS = {"start begin since": "from", "end stop until": "to"}
+_OUTPUTS = {
+    "webdataset wds": "tar",
+    "huggingface hf datasets arrow": "parquet",
+    "mmdet3d mmdetection3d openmmlab": "annotations",
+}
 _POLICIES = {
     "ffill forward_fill pad hold latest zero_order_hold zoh sample_and_hold locf asof backward": "previous",
     "bfill backfill backward_fill forward": "next",
@@ -79,6 +97,7 @@ _POLICIES = {
     "quaternion quat": "slerp",
     "constant once latched": "static",
     "none identity raw": "exact",
+    "median std var quantile": "window, with a `derive` column that computes it",
     "list history": "window, or all",
 }
 _FUNCTIONS = {
@@ -87,7 +106,8 @@ _FUNCTIONS = {
     "export to_format convert_dataset": "convert",
     "validate check": "verify",
     "load_recipe from_yaml": "Recipe.load",
-    "concat concatenate interleave": "mix",
+    "concat concatenate interleave merge": "mix",
+    "write create": "build",
     "info head stats doctor": "open for rows; the command has the verb",
 }
 _LOADER = {
@@ -104,6 +124,25 @@ _LOADER = {
     "multiprocessing_context": "mp",
 }
 
+_FILTERS = {
+    "= ===": "==",
+    "& &&": "and",
+    "| ||": "or",
+    "!": "not",
+    "is": "available(column), or not available(column)",
+    "len size length": "count(column)",
+}
+_DATASET = {
+    "num_rows num_samples": "len(rows)",
+    "column_names features": "columns",
+    "to_table": "to_arrow",
+    "dtypes": "spec",
+    "iter_batches batches": "to_batches",
+    "select_columns": "select",
+    "to_numpy": "get_many",
+    "select_rows": "take",
+}
+
 
 def _by_name(table: Mapping[str, str]) -> Mapping[str, str]:
     found: dict[str, str] = {}
@@ -113,8 +152,11 @@ def _by_name(table: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-COMMANDS, KEYS, COLUMN_KEYS, CLOCK_KEYS, POLICIES, FUNCTIONS, LOADER = map(
-    _by_name, (_COMMANDS, _KEYS, _COLUMN_KEYS, _CLOCK_KEYS, _POLICIES, _FUNCTIONS, _LOADER)
+COMMANDS, KEYS, COLUMN_KEYS, CLOCK_KEYS, TIME_KEYS, OUTPUTS = map(
+    _by_name, (_COMMANDS, _KEYS, _COLUMN_KEYS, _CLOCK_KEYS, _TIME_KEYS, _OUTPUTS)
+)
+POLICIES, FILTERS, FUNCTIONS, LOADER, DATASET = map(
+    _by_name, (_POLICIES, _FILTERS, _FUNCTIONS, _LOADER, _DATASET)
 )
 
 

@@ -1,16 +1,21 @@
 """Names of other tools: each error of an unknown name says what it is here, and ours are right."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 import logloom as ll
+import logloom.io.formats.table as tt
 from logloom import familiar_names as names
 from logloom.cli import verbs
-from logloom.datasets import Loader
-from logloom.errors import RecipeError
+from logloom.datasets import Dataset, Loader
+from logloom.datasets.version import _chosen_output
+from logloom.errors import RecipeError, UsageError
+from logloom.io.formats.registry import format_names
 from logloom.recipe import Recipe
 from logloom.recipe.columns import TopicColumn
+from logloom.recipe.sections import Time
 from logloom.resample.policies import POLICIES
 from tests.forking import command
 
@@ -41,6 +46,22 @@ def message_of(text):
         ("resample: linear", "max_age: 1s", "columns.x.max_age: unknown key; here it is tolerance"),
         ("resample: linear", "delay: 1s", "columns.x.delay: unknown key; here it is offset"),
         ("resample: linear", "type: float32", "columns.x.type: unknown key; here it is dtype for numbers"),
+        (
+            "resample: linear",
+            "fillna: 0",
+            "columns.x.fillna: unknown key; here it is `derive`, a column",
+        ),
+        ("resample: linear", "required: true", "unknown key; here it is require at the top, under `rows`"),
+        ("resample: linear", "rename: y", "unknown key; here it is the name before the topic, as in `speed"),
+        ("resample: linear", "schema: y", "unknown key; here it is dtype and shape"),
+        ("name: t", "name: t\nstart: 5s", "start: unknown key; here it is time: {from: ..., to: ...}"),
+        ("name: t", "name: t\ntime: {end: 5s}", "time.end: unknown key; here it is to"),
+        ("{rate: 10}", "{rate: 10, start: 1s}", "clock.start: unknown key; here it is time at the top"),
+        ("linear", "median", "no such policy as 'median'; here it is window, with a `derive` column"),
+        ("linear", "std", "no such policy as 'std'; here it is window, with a `derive` column"),
+        ("tar: {}", "webdataset: {}", "offers output 'webdataset'; here it is tar"),
+        ("tar: {}", "hf: {}", "offers output 'hf'; here it is parquet"),
+        ("tar: {}", "mmdet3d: {}", "offers output 'mmdet3d'; here it is annotations"),
         ("linear", "ffill", "columns.x.resample: no such policy as 'ffill'; here it is previous"),
         ("linear", "bilinear", "columns.x.resample: no such policy as 'bilinear'; here it is linear"),
         ("linear", "linaer", "columns.x.resample: no such policy as 'linaer'; did you mean linear?"),
@@ -70,10 +91,27 @@ def test_an_unknown_verb_or_option_says_what_is_ours(call, message, tmp_path):
     assert message in done.stderr
 
 
-def test_an_unknown_name_in_python_says_what_is_ours():
-    for name, own in (("load", "open"), ("read", "open"), ("DataLoader", "Loader")):
+def test_an_unknown_name_in_python_says_what_is_ours(tmp_path):
+    for name, own in (
+        ("load", "open"),
+        ("read", "open"),
+        ("DataLoader", "Loader"),
+        ("merge", "mix"),
+        ("write", "build"),
+    ):
         with pytest.raises(AttributeError, match=f"{name}.*; here it is {own}"):
             getattr(ll, name)
+    tt.write_table(str(tmp_path / "t"), [{"log_id": "a", "timestamp": 0, "x": 1.0}])
+    rows = ll.open(tmp_path / "t")
+    for name, own in (("num_rows", r"len\(rows\)"), ("column_names", "columns"), ("to_table", "to_arrow")):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; here it is {own}"):
+            getattr(rows, name)
+    with pytest.raises(AttributeError, match="object has no attribute 'nothing'"):
+        _ = rows.nothing
+    with pytest.raises(UsageError, match=r"no output 'wds'; here it is tar"):
+        _chosen_output(SimpleNamespace(outputs={"tar": {}, "table": {}}), "wds", "root@1")
+    with pytest.raises(UsageError, match="no output 'hf'; there are t"):
+        _chosen_output(SimpleNamespace(outputs={"tar": {}, "table": {}}), "hf", "root@1")
     for name, own in (("num_workers", "workers"), ("drop_last", "no argument"), ("collate_fn", "fns")):
         with pytest.raises(TypeError, match=f"'{name}'; here it is {own}"):
             Loader([], 2, **{name: 1})
@@ -88,6 +126,14 @@ def test_the_tables_name_only_what_exists_and_nothing_that_is_ours():
     assert names.POLICIES.keys().isdisjoint(POLICIES)
     fields = {info.alias or name for name, info in TopicColumn.model_fields.items()}
     assert names.COLUMN_KEYS.keys().isdisjoint(fields)
-    assert {own.split()[0].strip(",;") for own in names.COLUMN_KEYS.values()} - fields <= {"where", "clock"}
+    others = {"where", "clock", "require", "the", "derive"}
+    assert {own.split()[0].strip(",;:`") for own in names.COLUMN_KEYS.values()} - fields <= others
     assert names.KEYS.keys().isdisjoint(Recipe.model_fields)
+    times = {info.alias or name for name, info in Time.model_fields.items()}
+    assert names.TIME_KEYS.keys().isdisjoint(times)
+    assert {*names.TIME_KEYS.values()} <= times
+    assert names.OUTPUTS.keys().isdisjoint(format_names())
+    assert {*names.OUTPUTS.values()} < {*format_names()}
+    assert not any(hasattr(Dataset, name) for name in names.DATASET)
+    assert all(hasattr(Dataset, own) for own in {*names.DATASET.values()} - {"len(rows)", "columns"})
     assert all(hasattr(ll, own.split()[0].partition(".")[0]) for own in names.FUNCTIONS.values())

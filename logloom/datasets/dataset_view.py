@@ -54,6 +54,15 @@ class DatasetView:
         other.__dict__.update(changes)
         return other
 
+    if not TYPE_CHECKING:  # else any attribute would do for type checkers
+
+        def __getattr__(self, name):
+            from logloom.familiar_names import DATASET, ours
+
+            if name in DATASET:
+                raise AttributeError(f"a dataset has no attribute {name!r}{ours(name, DATASET)}")
+            return object.__getattribute__(self, name)  # the error of a property, or Python's own
+
     def __repr__(self) -> str:
         notes = []
         if self._window is not None:

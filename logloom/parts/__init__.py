@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from logloom.errors import UsageError
+from logloom.familiar_names import OUTPUTS, ours
 from logloom.text import some_of
 from logloom.values import dataclass
 
@@ -319,7 +320,10 @@ def broken(*fields: str, commands: Collection[str] = ()) -> Iterator[Broken]:
 def missing(what: str, name: str) -> str:
     """The message that no part offers something, which lists what parts do offer."""
     there = ", ".join(names(what)) or "none"
-    return f"no installed part offers {_WORDS[what]} {name!r}; there are {there}{broken_note(what)}"
+    hint = ours(name, OUTPUTS) if what == "outputs" else ""
+    return (
+        f"no installed part offers {_WORDS[what]} {name!r}{hint or f'; there are {there}'}{broken_note(what)}"
+    )
 
 
 def broken_note(what: str) -> str:

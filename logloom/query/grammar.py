@@ -31,6 +31,7 @@ from decimal import Decimal
 from typing import Literal, NoReturn, cast
 
 from logloom.errors import UsageError
+from logloom.familiar_names import FILTERS, ours
 from logloom.query import tree
 from logloom.text import DURATION_UNITS, MAX_DURATION, near_to, printable
 
@@ -124,6 +125,8 @@ class _WhereParser:
             operators.append(self._next())
             operands.append(self._operand())
         compared = tree.Comparison(tuple(operands), tuple(operators), at) if operators else operands[0]
+        if self.word == "is":
+            refuse(self.text, self.at, f"no operator 'is'{ours('is', FILTERS)}")
         negated = self._skip("not")
         if self.word != "in" and not negated:
             return compared
@@ -165,7 +168,8 @@ class _WhereParser:
         word = self.word
         name = self._name()
         if self.word == "(" and word not in _CALLS:
-            refuse(self.text, at, f"{word}(…) isn't a function{near_to(word, _CALLS, most=len(_CALLS))}")
+            hint = ours(word, FILTERS) or near_to(word, _CALLS, most=len(_CALLS))
+            refuse(self.text, at, f"{word}(…) isn't a function{hint}")
         if word in _OF_FLOATS and self._skip("("):
             return self._finite(cast(Literal["isfinite", "isnan"], word), at)
         if word in (*_QUANTIFIERS, "delta") and self._skip("("):
@@ -297,7 +301,9 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
             continue
         found = _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
-            refuse(text, at, f"unexpected {text[at]!r}")
+            signs = re.match(r"[=&|!]*", text[at:])
+            found_there = (signs[0] if signs else "") or text[at]
+            refuse(text, at, f"unexpected {found_there!r}{ours(found_there, FILTERS)}")
         yield found.lastgroup, found.group(), at
         at = found.end()
     yield "end", "", len(text)

@@ -129,9 +129,9 @@ def _plain_words(error: Any, model: Any, steps: Path) -> str:
 
 def _our_key(name: str, steps: Path) -> str:
     """Return what a key of other tools is here; see `logloom.familiar_names`."""
-    from logloom.familiar_names import CLOCK_KEYS, COLUMN_KEYS, KEYS, ours
+    from logloom.familiar_names import CLOCK_KEYS, COLUMN_KEYS, KEYS, TIME_KEYS, ours
 
-    tables = {("columns", 3): COLUMN_KEYS, ("clock", 2): CLOCK_KEYS, (name, 1): KEYS}
+    tables = {("columns", 3): COLUMN_KEYS, ("clock", 2): CLOCK_KEYS, ("time", 2): TIME_KEYS, (name, 1): KEYS}
     return ours(name, tables.get((str(steps[0]), len(steps)), {}))
 
 
