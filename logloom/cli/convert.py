@@ -64,7 +64,8 @@ class ConvertOptions:
         str | None,
         typer.Option(
             metavar="YAML",
-            help="Options of the format, as in a recipe's `outputs`, e.g. '{rows_per_chunk: 256}'.",
+            help="Options of the format, as in a recipe's `outputs`, e.g. '{rows_per_chunk: 256}'. Each key "
+            "replaces that of SRC's own output.",
         ),
     ] = None
     columns: terminal.Columns = None

@@ -340,7 +340,7 @@ class Format(FolderKind, Protocol):
         return dict(options)
 
     def proposed(self, schema: Schema, period: int | None) -> dict[str, Any]:
-        """Propose options, as in a recipe, to a user who gave none; {} if all have a default.
+        """Return options, as in a recipe, that a user may write who gave none; {} if all have a default.
 
         Args:
             schema: of the rows.

@@ -104,7 +104,7 @@ def plan_convert(
         source: the rows to convert, as `open_source` gives them.
         root: URI of the new dataset's root.
         output: the format to write.
-        options: what a recipe would say under `outputs.<output>`.
+        options: what a recipe would say under `outputs.<output>`; each replaces one that the source has.
         columns: names or globs; all by default. A column brings its age and availability.
         limit: only the first logs, for a trial.
         settings: of this job: what is read back, and its labels.

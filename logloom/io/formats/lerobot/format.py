@@ -108,7 +108,7 @@ class LeRobotFormat(StagedFormat):
         return {**options, "features": features, "task": {"column": TASK}}
 
     def proposed(self, schema: Schema, period: int | None) -> dict[str, Any]:
-        """Propose features of all columns that can be some."""
+        """Return `fps`, and features of all columns that can be some."""
         return proposed_options(schema, period)
 
     def rows(
