@@ -46,7 +46,7 @@ from logloom.transforms.suggest.columns import (
     with_joints,
 )
 from logloom.transforms.suggest.json_properties import properties_of, sampled_objects
-from logloom.transforms.suggest.samples import Sample, sample
+from logloom.transforms.suggest.samples import Sample, are_two_depths, sample
 from logloom.values import dataclass
 
 RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; usual rates of rows
@@ -502,6 +502,8 @@ def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str,
     keys = {"topic": topic.name, **column.keys}
     if keys.get("as") == "image" and (forms := found.image_forms.get(topic.name)):
         keys["dtype"] = min(form.dtype.name for form in forms)
+        if are_two_depths(forms):
+            keys |= {"dtype": "float32", "unit": "m"}
         if len(shapes := {form.shape for form in forms}) == 1:
             keys["shape"] = list(*shapes)
     if column.policy == "static" or _is_static(topic):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import islice
 from typing import Any
@@ -550,8 +550,14 @@ def _look_at_images(found: Sample, log: Log, messages: Messages, topic: str) -> 
     forms = found.image_forms.setdefault(topic, set())
     forms |= {form_of(one) for one in np.unique(numbers, axis=0)}
     dtypes = sorted({form.dtype.name for form in forms})
-    if len(dtypes) > 1:
+    if len(dtypes) > 1 and not are_two_depths(forms):
         found.unusable[topic] = f"images of several dtypes: {', '.join(dtypes)}"
+
+
+def are_two_depths(forms: Collection[Form]) -> bool:
+    """Return whether images are of depth in millimetres and in metres, which a column converts."""
+    kinds = {(form.dtype.name, form.shape[2]) for form in forms}
+    return kinds == {("uint16", 1), ("float32", 1)}
 
 
 def _look_at_formats(found: Sample, topic: str, formats: Iterable[str]) -> None:

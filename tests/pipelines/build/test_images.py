@@ -147,6 +147,27 @@ def test_a_plan_refuses_a_column_that_the_first_image_does_not_fit(tmp_path, key
         assert warning.text.startswith("drive: column camera: the first image of /camera doesn't fit: ")
 
 
+@pytest.mark.parametrize("in_logs", [1, 2])
+def test_depth_in_millimetres_and_in_metres_is_suggested_in_metres(tmp_path, in_logs):
+    sent = [
+        (t, raw(t, "32FC1", numbered(i, np.float32)) if i % 2 else raw(t, "16UC1", numbered(i)))
+        for i, t in enumerate(TIMES)
+    ]
+    for number in range(in_logs):
+        own = [one for i, one in enumerate(sent) if in_logs == 1 or i % 2 == number]
+        write_log(tmp_path / f"logs/{number}.mcap", {"/depth": (IMAGE, own)})
+    text = suggest({files.log_id: open_log(files.uris) for files in group_logs([str(tmp_path / "logs")])})
+    recipe = Recipe.from_yaml(text)
+    column = recipe.columns["depth"]
+    assert (column.adapter, column.dtype, column.unit, column.shape) == ("image", "float32", "m", (6, 8, 1))
+    root = str(tmp_path / "root")
+    done = build(plan_build(recipe, root), num_workers=1)
+    assert sum(record.refused for record in done.manifest.logs) == 0
+    seen = {float(row["depth"][-1, -1, 0]) for row in logloom.datasets.open(root)}
+    last = 47 * 11
+    assert seen == {float(np.float32(last + i if i % 2 else (last + i) / 1000)) for i in range(NUM)}
+
+
 def test_a_plan_accepts_columns_that_images_fit(tmp_path):
     fitting = (", dtype: uint16", ", dtype: uint16, shape: [6, 8, 1]", ", encode: png")
     for keys in (*fitting, ", dtype: uint16, resize: [3, 4], shape: [3, 4, 1]"):
