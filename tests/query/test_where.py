@@ -126,8 +126,8 @@ def test_a_filter_lets_pass(text, rows):
             "n is not null",
             "character 3 .*no operator 'is'; here it is available\\(column\\), or not",
         ),
-        ("(len(n) > 1)", "character 2 .*no function 'len'; here it is count"),
-        ("sqrt(n) > 1", "character 1 .*no function 'sqrt'"),
+        ("(len(n) > 1)", "character 2 .*len\(…\) isn't a function; here it is count"),
+        ("sqrt(n) > 1", "character 1 .*sqrt\(…\) isn't a function"),
         ("spee.mean > 1", "character 1 .*did you mean speed.mean"),
         ("n > 0 and available(imag)", "character 11 .*did you mean image.available"),
         ("available(n)", "no column 'n.available'"),
@@ -172,7 +172,6 @@ def test_a_filter_lets_pass(text, rows):
             "sqrt(n) > 1",
             r"sqrt\(…\) isn't a function; there are available, delta, count, any, all, isfinite, isnan",
         ),
-        ("len(n) > 1", r"len\(…\) isn't a function.*count\(column\)"),
         ("n > 1" + " " * 1_000_000, "1000005 characters, more than"),
     ],
 )

@@ -266,10 +266,9 @@ def test_fields_are_text_lines_tensors_or_json_and_what_is_none_is_counted(built
     wheels = [json.loads(value[0]) for _, value in only(found["/state/wheels"], "TextDocument:text")]
     assert wheels == [[{"name": "left", "speed": 1.5}]] * 3
     assert only(found["/state/since"], "Scalars:scalars") == [(START + n, [1e9 + 2]) for n in range(3)]
-    assert {title: count for title, (count, _) in left_out.items()} == {
-        "topic /state, blob": 3,
-        "topic /state, paths[].x": 3,
-    }
+    paths = only(found[r"/state/paths\[\].x"], "TextDocument:text")
+    assert [json.loads(value[0]) for _, value in paths] == [[[1.0]]] * 3
+    assert {title: count for title, (count, _) in left_out.items()} == {"topic /state, blob": 3}
 
 
 def odd_log(path, topics):
