@@ -69,26 +69,34 @@ def verify(
     terminal.print_message(f"its manifest: {report.manifest}")
     made = f"made by {_made_by(report)}" if report.made_by else "no units"
     terminal.print_message(f"{made}; committed by {_packages(report.committed_by)}")
-    proof = "manifest and logs" if against_logs else "manifest"
-    verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
-    if report.kept:
-        kept = counted(report.kept, "kept log")
-        terminal.print_message(
-            f"{kept} ({some_of(report.kept_logs)}): compared with the manifest only, as the files vanished "
-            "or were cut"
-        )
-        verdict += f"; not counting {kept}, compared with the manifest only"
-    if report.purged:
-        verdict += f"; not counting {counted(report.purged, 'purged log')}"
+    _print_kept(report)
     terminal.print_message(
         f"version {report.version}: read {counted(report.units, 'unit')}, {counted(report.rows, 'row')} in "
-        f"all outputs, {human_bytes(report.bytes)}: {verdict}"
+        f"all outputs, {human_bytes(report.bytes)}: {_verdict(report)}"
     )
     beside = f"{Store.at(where, storage).uri_of('versions')}/"  # no other file contains their content
     if any(one.log_id or beside not in one.message for one in report.findings):
         terminal.print_message(f"`logloom repair {shlex.quote(root)}` builds damaged and lost files again")
     if report.findings:
         raise typer.Exit(terminal.NOT_WHOLE)
+
+
+def _print_kept(report: Report) -> None:
+    if report.kept:
+        terminal.print_message(
+            f"{counted(report.kept, 'kept log')} ({some_of(report.kept_logs)}): compared with the manifest "
+            "only, as the files vanished or were cut"
+        )
+
+
+def _verdict(report: Report) -> str:
+    proof = "manifest and logs" if report.against_logs else "manifest"
+    verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
+    if report.kept:
+        verdict += f"; not counting {counted(report.kept, 'kept log')}, compared with the manifest only"
+    if report.purged:
+        verdict += f"; not counting {counted(report.purged, 'purged log')}"
+    return verdict
 
 
 def _made_by(report: Report) -> str:

@@ -144,9 +144,7 @@ class PlanLogs(Mapping[str, Outline]):
         self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
-        had, listed = _listed_before(recipe, before)
-        check_listed_splits(recipe, found, had | listed)
-        self.recipe = recipe = with_listed_names(recipe, found, had, listed)
+        self.recipe = recipe = _with_splits(recipe, found, before)
         self._known_bags, self._folder_notes = folders.known_bags, folders.notes
         access = access_to(store.options, found)
         self.unsettled = set[str]()
@@ -546,14 +544,17 @@ class PlanLogs(Mapping[str, Outline]):
         return None if memory.is_same(self._before) else memory
 
 
-def _listed_before(recipe: Recipe, before: Before) -> tuple[set[str], set[str]]:
-    """Return names in lists of `split` that are logs of the latest version, and those that its recipe lists.
+def _with_splits(recipe: Recipe, found: LogList, before: Before) -> Recipe:
+    """Check the lists of `split`, and return the recipe with what their names are in this version.
 
-    The latter had a log once, which has vanished.
+    Names that the latest version's recipe lists had a log once, which may have vanished.
     """
-    listed = [] if recipe.split is None else [log for logs in recipe.split.listed.values() for log in logs]
+    names = [] if recipe.split is None else [log for logs in recipe.split.listed.values() for log in logs]
     parts = (before.recipe.get("split") or {}).values()
-    return {*before.having(listed)}, {log for part in parts if isinstance(part, list) for log in part}
+    had = {*before.having(names)}
+    listed = {log for part in parts if isinstance(part, list) for log in part}
+    check_listed_splits(recipe, found, had | listed)
+    return with_listed_names(recipe, found, had, listed)
 
 
 def _without(found: LogList, log_ids: Collection[str]) -> LogList:
