@@ -82,11 +82,6 @@ _CLOCK_KEYS = {
     "start end begin stop": "time at the top: {from: ..., to: ...}",
 }
 _TIME_KEYS = {"start begin since": "from", "end stop until": "to"}
-_OUTPUTS = {
-    "webdataset wds": "tar",
-    "huggingface hf datasets arrow": "parquet",
-    "mmdet3d mmdetection3d openmmlab": "annotations",
-}
 _POLICIES = {
     "ffill forward_fill pad hold latest zero_order_hold zoh sample_and_hold locf asof backward": "previous",
     "bfill backfill backward_fill forward": "next",
@@ -152,8 +147,8 @@ def _by_name(table: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-COMMANDS, KEYS, COLUMN_KEYS, CLOCK_KEYS, TIME_KEYS, OUTPUTS = map(
-    _by_name, (_COMMANDS, _KEYS, _COLUMN_KEYS, _CLOCK_KEYS, _TIME_KEYS, _OUTPUTS)
+COMMANDS, KEYS, COLUMN_KEYS, CLOCK_KEYS, TIME_KEYS = map(
+    _by_name, (_COMMANDS, _KEYS, _COLUMN_KEYS, _CLOCK_KEYS, _TIME_KEYS)
 )
 POLICIES, FILTERS, FUNCTIONS, LOADER, DATASET = map(
     _by_name, (_POLICIES, _FILTERS, _FUNCTIONS, _LOADER, _DATASET)

@@ -27,6 +27,11 @@ PURE = present(
     *[
         "logloom.io.storage.metadata",
         "logloom.blocks",
+        "logloom.familiar_names",
+        "logloom.io.logs.messages.images",
+        "logloom.io.rows.flat_lists",
+        "logloom.recipe.columns",
+        "logloom.row_splits",
         "logloom.io.arrow.columns",
         "logloom.io.logs.messages.field_times",
         "logloom.io.logs.rates",

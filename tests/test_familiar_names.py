@@ -13,6 +13,7 @@ from logloom.datasets import Dataset, Loader
 from logloom.datasets.version import _chosen_output
 from logloom.errors import RecipeError, UsageError
 from logloom.io.formats.registry import format_names
+from logloom.parts import installed
 from logloom.recipe import Recipe
 from logloom.recipe.columns import TopicColumn
 from logloom.recipe.sections import Time
@@ -132,8 +133,9 @@ def test_the_tables_name_only_what_exists_and_nothing_that_is_ours():
     times = {info.alias or name for name, info in Time.model_fields.items()}
     assert names.TIME_KEYS.keys().isdisjoint(times)
     assert {*names.TIME_KEYS.values()} <= times
-    assert names.OUTPUTS.keys().isdisjoint(format_names())
-    assert {*names.OUTPUTS.values()} < {*format_names()}
+    outputs = dict(pair for part in installed().values() for pair in part.familiar.items())
+    assert outputs.keys().isdisjoint(format_names())
+    assert {*outputs.values()} < {*format_names()}
     assert not any(hasattr(Dataset, name) for name in names.DATASET)
     assert all(hasattr(Dataset, own) for own in {*names.DATASET.values()} - {"len(rows)", "columns"})
     assert all(hasattr(ll, own.split()[0].partition(".")[0]) for own in names.FUNCTIONS.values())

@@ -260,8 +260,7 @@ def test_no_module_imports_a_part_that_its_own_does_not_require():
 
 # Words that mean something else there, the one choice, and what is still to move into the engines' folders.
 NAMES_OF_PARTS = {
-    # The root of CVAT's XML; in familiar_names, what others call these outputs.
-    "annotations": {"io/labels/tools/cvat.py", "familiar_names.py"},
+    "annotations": {"io/labels/tools/cvat.py"},  # the root of CVAT's XML
     "bags": {"io/logs/known_logs.py"},  # ROS's
     "dataflow": {
         "cli/options/groups.py",
@@ -270,7 +269,7 @@ NAMES_OF_PARTS = {
         "runners/options.py",
     },
     "flink": {"cli/options/groups.py", "cli/options/jobs.py", "runners/options.py"},  # the options of engines
-    "parquet": {"io/logs/table_files/files.py", "familiar_names.py"},  # the encoding of messages
+    "parquet": {"io/logs/table_files/files.py"},  # the encoding of messages
     "segments": {  # of a unit of rows
         f"io/formats/lerobot/{name}.py" for name in ("episodes", "plan", "stage")
     },
@@ -281,10 +280,7 @@ NAMES_OF_PARTS = {
     },
     # The type of messages that are rows; a key of recipes; the kind of notes on tables.
     "tables": {"io/logs/interface.py", "io/logs/table_dialects.py"},
-    "tar": {
-        "transforms/suggest/recipe.py",
-        "familiar_names.py",
-    },  # the output that a suggested recipe begins with
+    "tar": {"transforms/suggest/recipe.py"},  # the output that a suggested recipe begins with
     "zarr": {"software.py"},  # the package
 }
 

@@ -21,7 +21,6 @@ from logloom.datasets.splits.labels import labels_of_logs
 from logloom.datasets.statistics import counted_logs
 from logloom.datasets.views.positions import array_of
 from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
-from logloom.familiar_names import OUTPUTS, ours
 from logloom.io.catalog.assembled_outputs import assembled_store
 from logloom.io.catalog.entries import Entry, LogUnits, read_log_part
 from logloom.io.catalog.intervals import read_intervals
@@ -39,6 +38,7 @@ from logloom.io.storage.known_files import check_all, with_check
 from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
+from logloom.parts import familiar_output
 from logloom.query.where import may_hold, parse
 from logloom.schema import Schema
 from logloom.text import near_to
@@ -165,7 +165,8 @@ def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
             raise UsageError(f"{place}: no output with rows{near_to('', manifest.outputs)}")
         return readable[0]
     if output not in readable:
-        hint = ours(output, OUTPUTS) if OUTPUTS.get(output) in readable else near_to(output, readable)
+        own = familiar_output(output)
+        hint = f"; here it is {own}" if own in readable else near_to(output, readable)
         raise UsageError(f"{place}: no output {output!r}{hint}")
     return output
 

@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from logloom.errors import UsageError
-from logloom.familiar_names import OUTPUTS, ours
 from logloom.text import some_of
 from logloom.values import dataclass
 
@@ -55,6 +54,7 @@ class Part(NamedTuple):
         pages: about a version, by file name: functions of its store and manifest that give bytes.
         verbs: commands; see `Verb`.
         requires: names of parts that this one imports.
+        familiar: names that other tools have for its outputs, to the outputs.
     """
 
     outputs: Mapping[str, str] = _NOTHING
@@ -67,6 +67,7 @@ class Part(NamedTuple):
     pages: Mapping[str, str] = _NOTHING
     verbs: Mapping[str, Verb] = MappingProxyType({})
     requires: tuple[str, ...] = ()
+    familiar: Mapping[str, str] = _NOTHING
 
 
 _WORDS = {
@@ -320,10 +321,14 @@ def broken(*fields: str, commands: Collection[str] = ()) -> Iterator[Broken]:
 def missing(what: str, name: str) -> str:
     """The message that no part offers something, which lists what parts do offer."""
     there = ", ".join(names(what)) or "none"
-    hint = ours(name, OUTPUTS) if what == "outputs" else ""
-    return (
-        f"no installed part offers {_WORDS[what]} {name!r}{hint or f'; there are {there}'}{broken_note(what)}"
-    )
+    own = familiar_output(name) if what == "outputs" else ""
+    hint = f"here it is {own}" if own else f"there are {there}"
+    return f"no installed part offers {_WORDS[what]} {name!r}; {hint}{broken_note(what)}"
+
+
+def familiar_output(name: str) -> str:
+    """Return the output that other tools call so; "" without one."""
+    return next((part.familiar[name] for part in installed().values() if name in part.familiar), "")
 
 
 def broken_note(what: str) -> str:

@@ -2,4 +2,7 @@
 
 from logloom.parts import Part
 
-PART = Part(outputs={"annotations": "logloom.io.formats.annotations.format:FORMAT"})
+PART = Part(
+    outputs={"annotations": "logloom.io.formats.annotations.format:FORMAT"},
+    familiar=dict.fromkeys(("mmdet3d", "mmdetection3d", "openmmlab"), "annotations"),
+)

@@ -2,4 +2,7 @@
 
 from logloom.parts import Part
 
-PART = Part(outputs={"parquet": "logloom.io.formats.parquet.format:FORMAT"})
+PART = Part(
+    outputs={"parquet": "logloom.io.formats.parquet.format:FORMAT"},
+    familiar=dict.fromkeys(("huggingface", "hf", "datasets", "arrow"), "parquet"),
+)

@@ -2,4 +2,7 @@
 
 from logloom.parts import Part
 
-PART = Part(outputs={"tar": "logloom.io.formats.tar.format:FORMAT"})
+PART = Part(
+    outputs={"tar": "logloom.io.formats.tar.format:FORMAT"},
+    familiar=dict.fromkeys(("webdataset", "wds"), "tar"),
+)

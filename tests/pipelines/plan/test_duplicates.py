@@ -68,6 +68,7 @@ class Night:
 
     def plan(self, *more: str, logs: str = "", split: str = SPLIT, **choices):
         text = recipe_text(logs or f"['{self.logs}/*.mcap']", split, *more)
+        choices = {"settings": BuildSettings(allow_empty=True), **choices}  # of splits
         return plan_build(Recipe.from_yaml(text, source="drive.yaml"), str(self.root), **choices)
 
     def build(self, *more: str, **choices):
