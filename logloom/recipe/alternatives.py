@@ -1,7 +1,7 @@
 """Names of topics and fields of which a log has one: `topic: {any: [/grip, /gripper/state]}`.
 
 Here: `with_first_names`, which gives columns and the clock the first name and collects the others.
-Elsewhere: finding the name that a log has (logloom.io.logs.renamed).
+Elsewhere: finding the name that a log has (logloom.io.logs.renamed_log).
 """
 
 from __future__ import annotations

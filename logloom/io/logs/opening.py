@@ -20,7 +20,7 @@ from logloom.io.logs.interface import Log, OpenOptions
 from logloom.io.logs.log_list import LogFiles, LogList
 from logloom.io.logs.passes import Pass, pass_named
 from logloom.io.logs.redaction import RedactedLog
-from logloom.io.logs.renamed import RenamedLog
+from logloom.io.logs.renamed_log import RenamedLog
 from logloom.io.storage.filesystems import with_access
 from logloom.io.storage.threads import ahead
 from logloom.uris import shown
