@@ -21,7 +21,10 @@ def redacted(log, *ranges) -> RedactedLog:
 
 def bits(values):
     """Each row's bytes; NaNs, too, are to be the same."""
-    return [np.asarray(row).tobytes() for row in values]
+    return [
+        [one.tobytes() for one in row] if isinstance(row, list) else np.asarray(row).tobytes()
+        for row in values
+    ]
 
 
 class CutLog(MemoryLog):
