@@ -27,7 +27,7 @@ from logloom.errors import UsageError
 from logloom.recipe.values import Duration, LengthOfTime, duration_text
 from logloom.resample.policies import POLICIES
 from logloom.schema import check_column_name
-from logloom.text import near_to
+from logloom.text import MAX_DURATION, near_to
 from logloom.validation import OneOrKeys
 
 DTYPES = (
@@ -155,13 +155,9 @@ def _from_pairs(kind: Any) -> Any:
 
 
 def _tolerance(value: Any) -> Any:
-    if value in ("none", "inf", "unlimited"):
-        raise ValueError(
-            f"{value} is no length of time; for a topic of few messages write one longer than each log, such "
-            "as 24h: any earlier message of the log counts then, and each partition reads the topic from "
-            "that far back. If only the last message matters, write resample: static"
-        )
-    return value
+    if value in ("inf", "unlimited"):
+        raise ValueError(f"{value} is no length of time; write `tolerance: none`, or a duration like 50ms")
+    return duration_text(MAX_DURATION) if value == "none" else value
 
 
 def _function_problem(name: str) -> str | None:
@@ -324,7 +320,8 @@ class TopicColumn(RecipePart):
             packets, keyframe, camera_matrix, distortion, joints.
         names: of joints, in the order of a row's values.
         partial: whether messages may have some of the joints only; each joint is then resampled alone.
-        tolerance, window, offset: ns; None if left out, as the default depends on the clock.
+        tolerance, window, offset: ns; None if left out, as the default depends on the clock. The tolerance
+            `none` is `MAX_DURATION`.
         strings: characters kept for text inside arrays of sub-messages.
         shape: that all messages have: (h, w, c) of images, or that of a list of numbers.
         resize: (height, width) of images.

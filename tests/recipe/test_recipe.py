@@ -229,8 +229,8 @@ WRONG = [
     ("field: speed", "field: speed, tolerance: -1s", "columns.speed.tolerance: -1s is negative"),
     (
         "field: speed",
-        "field: speed, tolerance: none",
-        "columns.speed.tolerance: none is no length of time; for a topic of few messages write one",
+        "field: speed, tolerance: inf",
+        "columns.speed.tolerance: inf is no length of time; write `tolerance: none`, or a duration",
     ),
     ("field: speed", "field: speed, tolerance: 5sec", "'5sec' has the unknown unit 'sec'; there are ns, us"),
     ("field: speed", "field: speed, tolerance: 0.5ns", "0.5ns is not a whole number of ns"),

@@ -17,6 +17,7 @@ from logloom import parts
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, TABLE_ROW, LogSummary, TopicInfo
 from logloom.io.logs.message_times import by_log_time, time_source
+from logloom.text import MAX_DURATION
 from logloom.transforms.rows.plan.row_plan import (
     ColumnPlan,
     RateClock,
@@ -117,14 +118,19 @@ class TickRange(NamedTuple):
 def tick_ranges(summary: LogSummary, plan: RowPlan) -> list[TickRange]:
     """Return the ticks of a rate clock in a log's extent, without those in silences of over an hour.
 
-    A silence only has ticks within a column's tolerance or window of a message.
+    A silence only has ticks within a column's tolerance or window of a message; without any, if the
+    tolerance is unlimited.
 
     Raises:
         UsageError: the clock's rate is not usable.
     """
     assert isinstance(plan.clock, RateClock)
     runs = summary.recorded.runs
-    columns = [column for column in plan.columns if column.sampling.rules.uses != "topic"]
+    columns = [
+        column
+        for column in plan.columns
+        if column.sampling.rules.uses != "topic" and column.sampling.tolerance < MAX_DURATION
+    ]
     offsets = [column.sampling.offset + _from_log_time(summary, column) for column in columns]
     after = max([0, *(c.sampling.back + offset for c, offset in zip(columns, offsets, strict=True))])
     before = max([0, *(c.sampling.forward - offset for c, offset in zip(columns, offsets, strict=True))])

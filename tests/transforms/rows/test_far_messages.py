@@ -14,15 +14,15 @@ from tests.transforms.rows.test_pose_lookups import built
 MS = 1_000_000
 
 
-@pytest.mark.parametrize("rows", [7, 50, 1000])
-def test_the_last_state_counts_until_the_next_whatever_its_age(tmp_path, rows):
+@pytest.mark.parametrize(("rows", "tolerance"), [(7, "24h"), (50, "24h"), (7, "none"), (1000, "none")])
+def test_the_last_state_counts_until_the_next_whatever_its_age(tmp_path, rows, tolerance):
     def at(*seconds):
         return [(START + int(s * 1e9), {"throttle": float(s), "gains": []}) for s in seconds]
 
     times = (0.05, 3.33, 3.34, 21.0)
     topics = {"/clock": (COMMAND, at(*np.arange(300) / 10)), "/mode": (COMMAND, at(*times))}
     log = open_log([write_log(tmp_path / "drive.mcap", topics)], OpenOptions())
-    mode = {"topic": "/mode", "field": "throttle", "tolerance": "24h"}
+    mode = {"topic": "/mode", "field": "throttle", "tolerance": tolerance}
     data = {
         "name": "states",
         "logs": ["*"],
@@ -44,3 +44,22 @@ def test_the_last_state_counts_until_the_next_whatever_its_age(tmp_path, rows):
     accounts = reconcile(plan, log.summary, tallies)["/mode"].columns
     assert accounts["mode"].used == len(np.unique(last[known]))
     assert accounts["near"].used == len(np.unique(nearest))
+
+
+def test_an_unlimited_tolerance_fills_no_silence(tmp_path):
+    times = START + np.concatenate([np.arange(50), np.arange(50) + 10 * 36_000]) * 10**8  # 10 h between
+    messages = [(int(time), {"throttle": float(number), "gains": []}) for number, time in enumerate(times)]
+    log = open_log([write_log(tmp_path / "drive.mcap", {"/mode": (COMMAND, messages)})], OpenOptions())
+    column = {"topic": "/mode", "field": "throttle", "tolerance": "none"}
+    data = {
+        "name": "x",
+        "logs": ["*"],
+        "clock": {"rate": 10},
+        "columns": {"mode": column},
+        "outputs": {"tar": {}},
+    }
+    recipe = Recipe.model_validate(data)
+    assert Recipe.from_yaml(recipe.to_yaml()).columns == recipe.columns
+    found, _ = built(log, resolve(recipe, {"drive": log})[0], max_bytes=1 << 20)
+    np.testing.assert_array_equal(found["timestamp"], times)
+    np.testing.assert_array_equal(found["mode"], np.arange(100.0))
