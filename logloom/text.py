@@ -164,6 +164,15 @@ def some_of(names: Iterable[object], most: int = 5) -> str:
     return ", ".join(found[:most] + ["…"] * (len(found) > most))
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is nearest to an unknown one; "" if none is near.
+
+    >>> nearest("sped", ["speed", "pose"]), nearest("x", ["speed", "pose"])
+    ('speed', '')
+    """
+    return next(iter(difflib.get_close_matches(name, list(known), 1, 0.5)), "")
+
+
 def near_to(name: str, known: Iterable[str], most: int = 20) -> str:
     """Extend a message on an unknown name by the nearest known ones.
 
@@ -179,9 +188,8 @@ def near_to(name: str, known: Iterable[str], most: int = 20) -> str:
         '; there are speed, pose and 1 more'
     """
     names = list(known)
-    close = difflib.get_close_matches(name, names, 1, 0.5)
-    if close:
-        return f"; did you mean {close[0]}?"
+    if close := nearest(name, names):
+        return f"; did you mean {close}?"
     if not most:
         return ""
     if len(names) == 1:

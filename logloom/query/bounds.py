@@ -288,15 +288,18 @@ def _member(value: Bounds, node: tree.Membership) -> Bounds:
 
 # rows      0  1  2  3 | 4  5  6        runs begin at 0 and 4
 # mask      .  x  x  x | x  .  x        stretches: 1 to 3, 4, 6
-def stretches(mask: Mask, starts: Ints) -> tuple[Ints, Ints]:
+def stretches(mask: Mask, starts: Ints | None = None) -> tuple[Ints, Ints]:
     """(S,) the first and the last row of each stretch of true values within a run.
+
+    Args:
+        starts: of runs; None for one run of all rows.
 
     >>> mask = np.array([False, True, True, True, True, False, True])
     >>> [rows.tolist() for rows in stretches(mask, np.array([0, 4, 7]))]
     [[1, 4, 6], [3, 4, 6]]
     """
     cut = np.zeros(len(mask) + 1, np.bool_)
-    cut[starts] = True
+    cut[0 if starts is None else starts] = True
     apart = np.concatenate([[False], mask, [False]])
     begins = apart[1:-1] & (~apart[:-2] | cut[:-1])
     ends = apart[1:-1] & (~apart[2:] | cut[1:])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.storage.metadata import Count, Int64, Text
+from logloom.query.bounds import stretches
 from logloom.values import dataclass
 
 Masks = NDArray[np.uint64]
@@ -68,13 +69,10 @@ class TickGaps:
             masks: (n,) what dropped each; 0 for a row.
         """
         # masks    0 0 4 4 0 1 0        gaps [2, 4) and [5, 6)
-        dropped = np.concatenate([[False], masks != 0, [False]])
-        starts, stops = (
-            np.flatnonzero(edge) for edge in (dropped[1:] > dropped[:-1], dropped[1:] < dropped[:-1])
-        )
+        starts, lasts = stretches(masks != 0)
         unions = np.bitwise_or.reduceat(masks, starts) if len(starts) else masks[:0]
         at = 0
-        for start, stop, mask in zip(starts.tolist(), stops.tolist(), unions.tolist(), strict=True):
+        for start, stop, mask in zip(starts.tolist(), (lasts + 1).tolist(), unions.tolist(), strict=True):
             if start > at:
                 self._add_rows(int(ticks[at]), int(ticks[start - 1]))
             self._add_gap(mask, stop - start, int(ticks[start]), int(ticks[stop - 1]))
@@ -139,11 +137,8 @@ def filtered_gaps(
     }
     added: list[tuple[int, int, int, int]] = []
     edges = {"before": before.before, "after": before.after}
-    dropped = np.concatenate([[False], ~passed, [False]])
-    starts, stops = (
-        np.flatnonzero(edge) for edge in (dropped[1:] > dropped[:-1], dropped[1:] < dropped[:-1])
-    )
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+    starts, lasts = stretches(~passed)
+    for start, stop in zip(starts.tolist(), (lasts + 1).tolist(), strict=True):
         mask, ticks, around = own, stop - start, times[max(start - 1, 0) : stop + 1].tolist()
         for pair in itertools.pairwise(around):
             found = _gap_at(kinds, *pair, period)

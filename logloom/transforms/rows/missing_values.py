@@ -26,7 +26,7 @@ from logloom.io.logs.messages import joints
 from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.storage.metadata import Count, Text
 from logloom.recipe.values import duration_text
-from logloom.text import counted, human_duration, near_to
+from logloom.text import counted, human_duration, near_to, nearest
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.row_plan import (
     ColumnPlan,
@@ -260,10 +260,10 @@ def _of_topic(log: Log, log_id: str, plan: RowPlan, column: ColumnPlan) -> Cause
         known = sorted(name for name, other in summary.topics.items() if other.num_messages)
         names = (topic, *getattr(log, "other_topics", {}).get(topic, ()))
         words = f"log {log_id} has no message of {' or '.join(names)}"
-        near = next((close for name in names if (close := near_to(name, known, most=0))), "")
         if len(names) == 1:
-            return Cause("absent", words, f"correct its topic or leave the column out{near}")
-        own = near.removeprefix("; did you mean ").removesuffix("?") or "the topic that it has"
+            remedy = f"correct its topic or leave the column out{near_to(topic, known, most=0)}"
+            return Cause("absent", words, remedy)
+        own = next(filter(None, (nearest(name, known) for name in names)), "the topic that it has")
         return Cause("absent", words, f"add {own} to `any` or leave the column out")
     if not info.num_recorded:
         words = f"all messages of {topic} are outside the recording"
