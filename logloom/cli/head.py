@@ -116,7 +116,8 @@ def _plain_rows(
     for one in found:
         terminal.print_message(f"warning: {one.message}")
     numbers = _numbers(root, rows, start, count)
-    samples = rows[start : start + count]
+    marks = [mark for name in rows.columns if (mark := f"{name}.available") in rows.schema.meta]
+    samples = rows.select([*rows.columns, *marks])[start : start + count]
     return [
         ShownRow(row, rows.schema, rows.columns, number) for row, number in zip(samples, numbers, strict=True)
     ]

@@ -71,16 +71,24 @@ class ShownRow:
         return "\n".join([name, *self.origin.record.uris, f"made by {made or 'unknown software'}"])
 
     def lines(self) -> list[tuple[str, ...]]:
-        """(column, value) for a table, with lineage (message time, the same in UTC, age, place)."""
+        """(column, value) for a table, with lineage (message time, the same in UTC, age, place).
+
+        A value without a usable message is marked, as 0, False and "" are values, too.
+        """
         lines: list[tuple[str, ...]] = []
         for name in self.columns:
             value = brief(self.values[name])
+            if self._is_missing(name):
+                value = f"{value} (unavailable)".lstrip()
             lines += self.why.lines(name, value, self._age(name)) if self.why else [(name, value)]
         return lines
 
     def recipe_lines(self) -> list[str]:
         """The columns in the recipe whose lineage was requested."""
         return [line for name in self.columns if self.why and (line := self.why.recipe_line(name))]
+
+    def _is_missing(self, name: str) -> bool:
+        return not self.values.get(f"{name}.available", True)
 
     def _age(self, name: str) -> int | None:
         age = int(self.values.get(f"{name}.age", NO_AGE))
@@ -89,6 +97,7 @@ class ShownRow:
     def to_json(self) -> dict[str, Any]:
         keys = [key for key in ("log_id", "timestamp") if key in self.values]
         row = {name: as_json(self.values[name]) for name in (*keys, *self.columns)}
+        row |= {f"{name}.available": False for name in self.columns if self._is_missing(name)}
         if self.origin is None or self.why is None:
             return row
         entry = self.origin.entry

@@ -37,6 +37,18 @@ def test_rows_of_a_plain_folder_are_shown_as_open_gives_them(timed):
     assert "w1" not in shown
 
 
+def test_a_missing_value_is_marked_also_where_its_type_has_no_nan(tmp_path):
+    values = {"gear": 0, "moves": False, "speed": float("nan"), "word": ""}
+    pq.write_table(pa.table({name: [None, value] for name, value in values.items()}), tmp_path / "x.parquet")
+    missing, measured = json.loads(command("head", tmp_path, "--json").stdout)
+    assert {name: missing.pop(f"{name}.available") for name in values} == dict.fromkeys(values, False)
+    assert missing == measured
+    shown = [line.split() for line in command("head", tmp_path).stdout.splitlines()]
+    lines = [" ".join(words) for words in shown if words and words[0] in values]
+    marked = ["gear 0 (unavailable)", "moves False (unavailable)", "speed nan (unavailable)"]
+    assert lines == [*marked, "word (unavailable)", "gear 0", "moves False", "speed nan", "word"]
+
+
 def test_rows_of_a_plain_folder_may_be_filtered(timed):
     rows = json.loads(
         command("head", timed, "--where", "timestamp > 1000000000", "-c", "word", "--json").stdout
