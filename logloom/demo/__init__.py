@@ -1,8 +1,9 @@
 """Synthetic drives to try logloom on: logs with all that makes real ones hard, and recipes for them.
 
 Here: what each topic of the plain drives holds, and when.
-Elsewhere: drives of a whole car (car), recording them (recorder), the world (motion), what its sensors see
-(sensors), the messages (messages), the command that builds datasets from them (logloom.pipelines.demo).
+Elsewhere: drives of a whole car (car), episodes of an arm (arm), recording them (recorder), the world
+(motion), its sensors (sensors), the messages (messages), the command that builds datasets from them
+(logloom.pipelines.demo).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import os
 import pathlib
 
 from logloom.demo import messages, sensors
+from logloom.demo.arm import make_arm_episodes
 from logloom.demo.car import make_car_drives
 from logloom.demo.recipe import car_recipe, demo_recipe
 from logloom.demo.recorder import DemoTopic, drives, record
 
-__all__ = ["car_recipe", "demo_recipe", "make_car_drives", "make_drives"]
+__all__ = ["car_recipe", "demo_recipe", "make_arm_episodes", "make_car_drives", "make_drives"]
 
 TOPICS = (
     DemoTopic(

@@ -37,6 +37,8 @@ _DEFINITIONS = {
     "float64[9] orientation_covariance\ngeometry_msgs/Vector3 angular_velocity\n"
     "float64[9] angular_velocity_covariance\ngeometry_msgs/Vector3 linear_acceleration\n"
     "float64[9] linear_acceleration_covariance",
+    "sensor_msgs/JointState": f"{_HEADER}\nstring[] name\nfloat64[] position\nfloat64[] velocity\n"
+    "float64[] effort",
     "sensor_msgs/Image": f"{_HEADER}\nuint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\n"
     "uint32 step\nuint8[] data",
     "sensor_msgs/CompressedImage": f"{_HEADER}\nstring format\nuint8[] data",
@@ -163,6 +165,14 @@ def transforms(stamp: int, frames: Sequence[Transform]) -> bytes:
     for parent, child, position, quaternion in frames:
         message.header(stamp, parent).text(child).put("d", *position, *quaternion)
     return message.finish()
+
+
+def joint_state(stamp: int, names: Sequence[str], positions: Sequence[float]) -> bytes:
+    """Joints without velocities and efforts, as many drivers publish them."""
+    message = Cdr().header(stamp, "").put("I", len(names))
+    for name in names:
+        message.text(name)
+    return message.put("I", len(positions)).put("d", *positions).put("I", 0, 0).finish()
 
 
 def imu(stamp: int, pose: Pose, noise: NDArray[np.float64]) -> bytes:
