@@ -31,7 +31,8 @@ _REFUSED = re.compile(
     # By logloom, by the parser of commands, and by Python for a program of a test (`python -c`).
     rf"no installed part (?:reads a log|reads notes|offers [\w ]*'(?:{_OFFERS})')"
     rf"|No such command '(?:{_OFFERS})'|no output '(?:{_OFFERS})'"
-    rf'|File "<string>", line \d+, in <module>\n(?:.*\n)??.*No module named .*\b(?:{"|".join(ABSENT)})\b'
+    r'|File "(?:<string>|docs/[^"]+)", line \d+, in <module>\n(?:.*\n)??'
+    rf".*No module named .*\b(?:{'|'.join(ABSENT)})\b"
 )
 # By logloom for a folder that no installed part recognises, whatever wrote it.
 _UNKNOWN = re.compile(r"no dataset that can be opened \((?:it holds|a file)|neither a version of logloom nor")

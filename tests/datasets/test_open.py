@@ -23,8 +23,6 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.head.head import head
 from logloom.recipe import Recipe
 from tests.absent import outputs_present, present
-from tests.conftest import REPOSITORY
-from tests.test_docs import blocks
 
 OUTPUTS = outputs_present("""\
   bags: {types: {camera.front: jpg}}
@@ -525,19 +523,6 @@ def test_a_root_whose_view_is_gone_gives_the_same_rows(root, rows, tmp_path):
         dataset = logloom.datasets.open(bare, output=output)
         assert all(map(same, dataset.__getitems__([0, 44, 9]), [rows[0], rows[44], rows[9]]))
         assert len(dataset.window([0, 1])) > 0
-
-
-def test_the_page_on_training_runs_from_top_to_bottom(root, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "demo").mkdir()
-    (tmp_path / "demo/dataset").symlink_to(root)
-    names: dict[str, object] = {}
-    for block in blocks("docs/training.md", "python"):
-        exec(compile(block, "docs/training.md", "exec"), names)
-    assert "(5,) (5, 3) 5" in capsys.readouterr().out
-    text = (REPOSITORY / "docs/training.md").read_text()
-    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
-    assert [link for link in links if not (REPOSITORY / "docs" / link).exists()] == []
 
 
 @pytest.fixture(scope="module")

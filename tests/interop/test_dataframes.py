@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import subprocess
 import sys
 
 import numpy as np
@@ -14,7 +15,7 @@ from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.testing.rows import random_block
 from tests.forking import pages_environment
 from tests.interop.conftest import REPOSITORY
-from tests.test_docs import blocks, run
+from tests.pages import blocks
 
 SCHEMA = Schema(
     {
@@ -50,6 +51,12 @@ with beam.Pipeline() as pipeline:
     to_pcollection(means, include_indexes=True) | beam.Map(show)
     assert_that(to_pcollection(frame) | GroupRows(schema), save)
 """
+
+
+def run(command, folder, env):
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +107,8 @@ def test_rows_of_a_dataframe_become_the_blocks_that_they_came_from(computed):
 
 
 def test_the_example_of_the_page_prints_the_mean_of_each_log(env, tmp_path):
-    for text in blocks("docs/beam.md", "sh"):
-        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
-    (program,) = blocks("docs/beam.md", "py")
+    run(["logloom", "demo", "--to", "demo"], tmp_path, pages_environment())
+    (program,) = (block.text for block in blocks("docs/beam.md") if "pandas" in block.title)
     printed = dict(line.split() for line in run([sys.executable, "-c", program], tmp_path, env).splitlines())
     rows = open_dataset(f"{tmp_path}/demo/dataset", columns=["ego.speed"])
     for log in ("drive-00", "drive-01"):

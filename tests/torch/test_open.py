@@ -2,7 +2,6 @@
 
 import importlib.util
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -14,6 +13,7 @@ import logloom.io.formats.table as tt
 from logloom.datasets import Loader, torch_dataset
 from tests.conftest import REPOSITORY
 from tests.io.formats.table.making import drive
+from tests.pages import blocks
 
 torch = pytest.importorskip("torch", reason="torch is not installed here; `make torch` runs this where it is")
 
@@ -117,8 +117,8 @@ def test_the_page_on_training_with_torch_runs_from_top_to_bottom(demo, tmp_path,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/dataset").symlink_to(demo)
-    page = (REPOSITORY / "docs/howto/train-with-torch.md").read_text()
     names: dict[str, object] = {"__name__": "page"}
-    for text in re.findall(r"^```py(?:thon)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        exec(compile(text, "train-with-torch.md", "exec"), names)
+    for block in blocks("docs/howto/train-with-torch.md"):
+        if block.language == "python" and not block.title:
+            exec(compile(block.text, block.place, "exec"), names)
     assert float(names["loss"].detach()) > 0

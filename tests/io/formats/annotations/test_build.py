@@ -1,7 +1,6 @@
 """A recipe with the output `annotations`, built whole, verified, damaged, and opened as users do."""
 
 import json
-import re
 import shutil
 
 import pytest
@@ -18,7 +17,6 @@ from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from tests.absent import outputs_present
-from tests.conftest import REPOSITORY
 from tests.files import flip
 
 OUTPUTS = outputs_present("""
@@ -131,24 +129,6 @@ def test_labels_that_the_classes_do_not_name_fail_the_build_with_their_place(tex
     with pytest.raises(Exception, match=r"objects\.class is 'car', no class of 2 in metainfo\.classes"):
         built_at(root, broken)
     assert not list(root.glob("versions/*.json"))
-
-
-def test_the_guide_builds_and_its_programs_run(text, tmp_path, monkeypatch, capsys):
-    page = (REPOSITORY / "docs" / "openmmlab.md").read_text()
-    (outputs, labels), programs = (
-        re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-        for language in ("yaml", "python")
-    )
-    recipe = text[: text.index("\nsplit:")] + f"\n{outputs}  table: {{index: [ego.speed]}}\n"
-    instances = re.search(r"^    instances:.*\n", outputs, re.MULTILINE)[0]
-    Recipe.from_yaml(recipe.replace(instances, labels), source="labels.yaml")
-    built_at(tmp_path / "dataset", recipe)
-    monkeypatch.chdir(tmp_path)
-    for program in programs:
-        exec(compile(program, "openmmlab.md", "exec"), {})
-    first, second = capsys.readouterr().out.splitlines()
-    assert "camera.front/drive-00/" in first
-    assert second.startswith("drive-00 ")
 
 
 def test_rare_classes_of_a_version_are_repeated(root):

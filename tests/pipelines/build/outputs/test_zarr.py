@@ -1,7 +1,5 @@
 """A recipe with the output `zarr`, built whole, verified and opened by xarray."""
 
-import pathlib
-import re
 import shutil
 
 import numpy as np
@@ -51,17 +49,6 @@ def test_xarray_opens_every_log_of_the_view_and_has_the_rows_of_the_tar(root):
         (block,) = reader.log(log_id).read(tuple(reader.schema.all), 0, count, 1 << 40)
         np.testing.assert_array_equal(log.timestamp.values.astype(np.int64), block.timestamp)
         np.testing.assert_array_equal(log["ego.position"].values, block.columns["ego.position"])
-
-
-def test_the_programs_of_the_guide_run(root, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "dataset.zarr").symlink_to(view(root))
-    page = pathlib.Path(__file__).parents[4] / "docs" / "zarr.md"
-    programs = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 3
-    for program in programs:
-        exec(compile(program, str(page), "exec"), {})
-    assert "(3, 3)" in capsys.readouterr().out  # a batch of positions
 
 
 def test_a_lost_chunk_is_found_though_zarr_reads_fill_values(root, tmp_path):
