@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -146,11 +147,11 @@ def _canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def share_of(value: str, shares: Mapping[str, Decimal]) -> str:
+def share_of(value: str, shares: Mapping[str, Decimal] | Mapping[str, Fraction]) -> str:
     """Return the name to whose share of all possible values this one belongs.
 
     u is the first 8 bytes, big-endian, of BLAKE3 of the value; the first name in order whose cumulative
-    share · 2⁶⁴ exceeds u takes it. Exact: shares are decimals.
+    share · 2⁶⁴ exceeds u takes it. Exact: shares are decimals or fractions.
 
     Args:
         shares: by name; they sum to 1.

@@ -128,14 +128,60 @@ _FILTERS = {
     "len size length": "count(column)",
 }
 _DATASET = {
-    "num_rows num_samples": "len(rows)",
-    "column_names features": "columns",
-    "to_table": "to_arrow",
-    "dtypes": "spec",
-    "iter_batches batches": "to_batches",
-    "select_columns": "select",
-    "to_numpy": "get_many",
-    "select_rows": "take",
+    # rows
+    "num_rows num_samples size count": "len(rows)",
+    "shape": "(len(rows), len(rows.columns))",
+    "iloc loc iat at get row": "rows[7], rows[2:5] or rows[[1, 2]]",
+    "iterrows itertuples iter iter_rows": "for row in rows",
+    "to_list to_dict to_dicts tolist": "list(rows)",
+    "limit first": "head",
+    "last": "tail",
+    "skip": "rows[n:]",
+    "slice": "rows[start:stop]",
+    "select_rows Subset": "take",
+    "sample": "shuffle(seed).head(n)",
+    "sort sort_values order_by orderby": "sort_by",
+    "sort_index": 'sort_by(["log_id", "timestamp"])',
+    "permute random_shuffle": "shuffle",
+    "query where mask": "filter",
+    "isna isnull notna notnull dropna drop_nulls": 'filter("available(x)")',
+    "drop_duplicates distinct nunique value_counts": "unique",
+    # columns
+    "column_names features column names": "columns",
+    "dtypes types": "schema, or spec of samples",
+    "select_columns project filter_columns": "select",
+    "remove_columns drop_columns pop": "drop",
+    "rename_columns rename_column": "rename",
+    "add_column assign with_column with_columns insert apply transform applymap cast astype cast_column": "map",
+    "fillna fill_null interpolate resample": "map here, or `resample` and `derive` of a recipe",
+    "describe agg aggregate mean std var min max median quantile sum": "stats",
+    "info explain": "print(rows)",
+    "rolling shift diff delta_timestamps": "window",
+    "hist boxplot": "plot, or the histogram of stats",
+    # datasets
+    "batch iter_batches batches": "to_batches, or logloom.Loader for training",
+    "train_test_split random_split": "logloom.datasets.split",
+    "concatenate concat append extend union vstack": "logloom.datasets.concat",
+    "interleave merge": "logloom.datasets.mix",
+    "groupby group_by join pivot": 'to_pandas(["x"]), which has it',
+    "repeat": "no method, as a Loader goes on across epochs",
+    "prefetch cache": "no method; a Loader prefetches, and `logloom convert --format table` makes reads quick",
+    # other libraries
+    "to_table arrow": "to_arrow",
+    "to_numpy values": "get_many",
+    "to_torch with_format set_format": "torch(), to_arrow or to_pandas",
+    "to_tf_dataset as_numpy_iterator": "for row in rows",
+    "to_csv to_parquet to_json to_feather to_pickle": 'to_pandas(["x"]), which has it',
+    "save_to_disk write save push_to_hub": "logloom.convert",
+}
+_MIXTURE = {
+    "head": "mixture[:n]",
+    "tail": "mixture[-n:]",
+    "take": "mixture[:n] or mixture[[1, 2]]",
+    "shuffle": "no method, as a mixture comes shuffled; pass seed= to mix",
+    "shard": "mixture[number::count], or shard_id= and num_shards= of a Loader",
+    "datasets sources": "mixture.rows.parts",
+    "unique": 'logloom.datasets.concat([…]).unique("x")',
 }
 
 
@@ -150,8 +196,8 @@ def _by_name(table: Mapping[str, str]) -> Mapping[str, str]:
 COMMANDS, KEYS, COLUMN_KEYS, CLOCK_KEYS, TIME_KEYS = map(
     _by_name, (_COMMANDS, _KEYS, _COLUMN_KEYS, _CLOCK_KEYS, _TIME_KEYS)
 )
-POLICIES, FILTERS, FUNCTIONS, LOADER, DATASET = map(
-    _by_name, (_POLICIES, _FILTERS, _FUNCTIONS, _LOADER, _DATASET)
+POLICIES, FILTERS, FUNCTIONS, LOADER, DATASET, MIXTURE = map(
+    _by_name, (_POLICIES, _FILTERS, _FUNCTIONS, _LOADER, _DATASET, _MIXTURE)
 )
 
 

@@ -21,6 +21,7 @@ import glob
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +39,7 @@ UNKNOWN = -2  # of rows in none as their place or value is unknown
 _REASON = "split "  # prefix of the reasons for dropping rows in no split
 
 Labels = NDArray[np.int32]  # (N,) the number of each row's split, NEAR or UNKNOWN
-Shares = Mapping[str, Decimal]
+Shares = Mapping[str, Decimal] | Mapping[str, Fraction]  # by name; they sum to 1
 
 _MOST = 2**52  # numbers of cells beyond which floats can't distinguish places
 _METRES = ("", "m", "metre", "metres", "meter", "meters")

@@ -15,19 +15,33 @@ from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, cast, overl
 import numpy as np
 from numpy.typing import ArrayLike
 
-from logloom.blocks import Array, empty
-from logloom.datasets.dataset_view import DatasetView
+from logloom.blocks import Array
+from logloom.datasets.dataset_view import STAMP_KEYS, DatasetView
 from logloom.datasets.search.log_matches import passing
 from logloom.datasets.views import positions as views
-from logloom.datasets.views.column_choice import BatchFn, Pick, instead_of, names_of
-from logloom.datasets.views.scan import mask_of
-from logloom.datasets.views.windows import mapped_windows, sample_windows, window_batch
+from logloom.datasets.views.column_choice import (
+    BatchFn,
+    Pick,
+    given_names,
+    instead_of,
+    is_many,
+    names_of,
+    without_keys,
+)
+from logloom.datasets.views.renaming import (
+    RenamedSource,
+    check_new_names,
+    check_old_names,
+    renamed,
+    renamed_windows,
+)
+from logloom.datasets.views.scan import column_values, mask_of, order_by
+from logloom.datasets.views.windows import mapped_windows, sample_windows, stored_batch, window_batch
 from logloom.durations import Time
 from logloom.errors import UsageError
 from logloom.io.rows import batches
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.sources import batched as as_batched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +86,7 @@ class Dataset(DatasetView, Generic[Sample]):
 
         Args:
             columns: names or globs in which `*` crosses dots; ages and availabilities (`c.age`) by name.
-                After `map` these are keys of what the function gave.
+                Rows have log_id and timestamp in any case. After `map`: keys of the function's result.
 
         Raises:
             UsageError: one matches nothing; names the nearest.
@@ -85,8 +99,97 @@ class Dataset(DatasetView, Generic[Sample]):
         if self._fns or self._row_fns:
             return cast("Dataset[Any]", self).map(Pick([columns] if isinstance(columns, str) else columns))
         source = self._source
-        chosen = names_of(columns, source.schema, self.columns, source.place, source.left_out)
+        wanted = without_keys(columns, source.has_stamps)
+        chosen = names_of(wanted, source.schema, self.columns, source.place, source.left_out)
         return cast("Dataset[dict[str, Any]]", self._with(columns=chosen))
+
+    def drop(self, columns: str | Sequence[str]) -> Dataset[dict[str, Any]]:
+        """The same rows without some columns; these aren't read.
+
+        Args:
+            columns: as for `select`.
+
+        Raises:
+            UsageError: one matches nothing; or log_id or timestamp, which all rows have.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset").select(["ego.*", "camera.front"])
+            >>> rows.drop("ego.*").columns
+            ('camera.front',)
+        """
+        given, source = given_names(columns, "columns"), self._source
+        if self.is_mapped:
+            return cast("Dataset[Any]", self).map(Pick(given, keeps=False))
+        if kept := [name for name in given if name in STAMP_KEYS and source.has_stamps]:
+            raise UsageError(f"drop: all rows have {kept[0]}; a function given to map can leave it out")
+        gone = names_of(given, source.schema, self.columns, source.place, source.left_out)
+        return cast("Any", self._with(columns=tuple(name for name in self.columns if name not in gone)))
+
+    def rename(self, columns: Mapping[str, str]) -> Dataset[dict[str, Any]]:
+        """The same rows with other names of columns, and of their ages; views of it use the new names.
+
+        Args:
+            columns: the new names, by name; `{"a": "b", "b": "a"}` swaps two.
+
+        Raises:
+            UsageError: there is no such column; a new name is reserved, or there twice; rows were mapped.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset").rename({"ego.speed": "speed"})
+            >>> rows.filter("speed > 9").select("speed").columns
+            ('speed',)
+        """
+        if self.is_mapped:
+            raise UsageError(
+                "rename: rows were mapped; call rename before map, normalized and torch, or let the function "
+                "return other names"
+            )
+        check_old_names(columns, self.columns, self._source)
+        windows = None if self._window is None else renamed_windows(self._window, self.columns, columns)
+        shown = tuple(renamed(name, columns) for name in self.columns)
+        made = self._with(_source=RenamedSource(self._source, columns), columns=shown, _window=windows)
+        check_new_names(columns, made.keys, self.place)
+        return cast("Dataset[dict[str, Any]]", made)
+
+    def sort_by(self, columns: str | Sequence[str], descending: bool = False) -> Self:
+        """The same rows by the values of columns. Reads these columns of all rows of this view, here and now.
+
+        Rows of equal values keep their order; those without a value (unavailable, NaN) come last. Windows
+        are ordered by the row that each is around, and have their neighbours in the log, as ever.
+
+        Args:
+            columns: numbers or texts, also log_id, timestamp, and columns of `index`; the first decides.
+            descending: whether the largest comes first.
+
+        Raises:
+            UsageError: there is no such column, or rows have more than one number or text of it.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset").sort_by("ego.speed", descending=True)
+            >>> bool(rows[0]["ego.speed"] >= rows[-1]["ego.speed"])
+            True
+        """
+        order = order_by(self, given_names(columns, "columns"), descending)
+        return self._with(_rows=views.at(self._rows, order))
+
+    def unique(self, column: str) -> Array:
+        """The different values of a column, ascending; without those that are unavailable or NaN.
+
+        Args:
+            column: as for `sort_by`.
+
+        Returns:
+            (k,) numbers; texts and bytes as objects.
+
+        Raises:
+            UsageError: there is no such column, or rows have more than one number or text of it.
+
+        Examples:
+            >>> logloom.datasets.open("demo/dataset").unique("log_id").tolist()[:2]
+            ['drive-00', 'drive-01']
+        """
+        values, missing = column_values(self, column, "unique")
+        return np.unique(values[~missing])
 
     def window(
         self,
@@ -141,60 +244,11 @@ class Dataset(DatasetView, Generic[Sample]):
         if self._window is not None:
             raise UsageError("window: these rows are windows already; give all offsets in one call")
         source, known = self._source, None if self.is_mapped else self.columns
-        windows = sample_windows(
-            source, offsets, stride, on_edge, max_gap, tolerance, mask, known, self.borders
-        )
+        asked = offsets, stride, on_edge, max_gap, tolerance, mask
+        windows = sample_windows(source, *asked, known, self.borders)
         rows = windows.whole(self.positions, source) if on_edge == "drop" else self._rows
         made = self._with(_rows=rows, _window=windows, _row_fns=self._row_fns + self._fns, _fns=())
         return cast("Dataset[dict[str, Any]]", made)
-
-    def shuffle(self, seed: int = 0) -> Self:
-        """The same rows in an order that follows from the seed alone.
-
-        Args:
-            seed: another seed gives another order.
-        """
-        return self._with(_rows=views.shuffled(self.positions, seed))
-
-    def shard(self, number: int, count: int) -> Self:
-        """Every `count`-th row from the `number`-th on, for one of `count` machines.
-
-        Raises:
-            UsageError: there is no such shard.
-        """
-        return self._with(_rows=views.shard_of(self._rows, number, count))
-
-    def take(self, rows: int | Sequence[int] | slice | Array) -> Self:
-        """The first `rows` rows; or those of the given numbers, in that order; or where a mask is true.
-
-        Raises:
-            UsageError: there is no such row.
-        """
-        return self._with(_rows=views.taken(self._rows, rows))
-
-    def apart(self, which: Array, labels: Array) -> Self:
-        """The rows where a mask is true; their windows hold rows of one label only.
-
-        Args:
-            which: (len(self),) bool.
-            labels: (N,) of all rows that are stored, whatever this view shows; see `positions`.
-
-        Raises:
-            UsageError: these are windows already; a label, or a truth, for other rows.
-        """
-        if self._window is not None or len(labels) != len(self._source):
-            raise UsageError(f"apart: {len(labels)} labels for {len(self._source)} rows, before windows")
-        borders = np.append(True, labels[1:] != labels[:-1])[: len(labels)]
-        borders = borders if self.borders is None else borders | self.borders
-        return self._with(_rows=views.taken(self._rows, np.asarray(which, np.bool_)), _borders=borders)
-
-    def head(self, rows: int = 5) -> Self:
-        """The first rows; as `take`.
-
-        Args:
-            rows: how many.
-        """
-        return self.take(operator.index(rows))
 
     def filter(
         self,
@@ -286,18 +340,24 @@ class Dataset(DatasetView, Generic[Sample]):
         normalize = Normalize(summary(known, schema), schema, model.place)
         return cast("Dataset[Any]", self).map(normalize)
 
-    def stats(self, column: str) -> dict[str, Any]:
-        """Statistics of a column over the rows of this view, as `map` and `normalized` made them.
+    @overload
+    def stats(self, columns: str) -> dict[str, Any]: ...
+
+    @overload
+    def stats(self, columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]: ...
+
+    def stats(self, columns: str | Sequence[str] | None = None) -> dict[str, Any]:
+        """Statistics of columns over the rows of this view, as `map` and `normalized` made them.
 
         What builds counted is put together where this view shows all rows of its splits as they are stored;
         else they are read. Rows that `window` shows several times count once.
 
         Args:
-            column: its name, or that of an age.
+            columns: the name of a column, or of an age; or several, names or globs; None for all.
 
         Returns:
-            count, unavailable, min, max, mean, std, quantiles and their errors, histogram, …: the keys that
-            `logloom stats --json` has, see docs/statistics.md.
+            Of one name: count, unavailable, min, max, mean, std, quantiles and their errors, histogram, …:
+            the keys that `logloom stats --json` has, see docs/statistics.md. Of several: these by name.
 
         Raises:
             UsageError: there is no such column, or functions left none; or they changed windows.
@@ -307,13 +367,12 @@ class Dataset(DatasetView, Generic[Sample]):
             >>> speed = logloom.datasets.open("demo/dataset").stats("ego.speed")
             >>> speed["min"] <= speed["mean"] <= speed["max"], speed["unit"], list(speed["quantiles"])
             (True, 'm s-1', ['1', '10', '50', '90', '99'])
+            >>> list(logloom.datasets.open("demo/dataset").stats(["ego.speed", "ego.pos*"]))
+            ['ego.position', 'ego.speed']
         """
         from logloom.datasets.statistics import stats_of
 
-        names = names_of([column], self._source.schema, None, self._source.place)
-        if len(names) > 1 or names[0].endswith(".available"):
-            raise UsageError(f"stats: {column!r} names no single column; its name, or that of an age, does")
-        return stats_of(self, [names[0].removesuffix(".age")])[names[0]]
+        return stats_of([self], columns)
 
     def plot(self, columns: str | Sequence[str] | None = None, *, rows: int = 2000) -> Figure:
         """Columns of numbers over time, in the order of this view: one panel a column, one line a number.
@@ -352,18 +411,26 @@ class Dataset(DatasetView, Generic[Sample]):
     def __getitem__(self, number: SupportsIndex) -> Sample: ...
 
     @overload
-    def __getitem__(self, number: slice) -> Self: ...
+    def __getitem__(self, number: slice | list[int] | list[bool] | range | Array) -> Self: ...
 
-    def __getitem__(self, number: SupportsIndex | slice) -> Sample | Self:
-        """A sample; a view for a slice.
+    def __getitem__(self, number: Any) -> Sample | Self:
+        """A sample; a view for a slice, a list or (n,) array of numbers, or (len(self),) bool.
 
         Raises:
             IndexError: there is no such row, so that a for loop ends.
             DatasetError: what is stored is damaged.
-            RowNumberError: (a TypeError) a column's name, or a list; names the method to call instead.
+            RowNumberError: (a TypeError) a column's name, or several; names the method to call instead.
+            UsageError: a mask has another length.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset")
+            >>> len(rows[2:5]), len(rows[[1, -1]]), len(rows[rows.index["log_id"] == "drive-00"]) < len(rows)
+            (3, 2, True)
         """
         if isinstance(number, slice):
             return self.take(number)
+        if is_many(number):
+            return self._with(_rows=views.at(self._rows, self._chosen(number)))
         if not hasattr(number, "__index__") or (isinstance(number, np.ndarray) and number.ndim):
             raise RowNumberError(instead_of(number, self._source.schema, len(self), self.place))
         sample: Sample = self._samples([operator.index(number)])[0]
@@ -375,14 +442,15 @@ class Dataset(DatasetView, Generic[Sample]):
 
     def get_many(
         self,
-        numbers: Sequence[int] | Array,
+        numbers: Sequence[int] | Array | slice,
         columns: str | Sequence[str] | None = None,
         out: Mapping[str, Array] | None = None,
     ) -> Batch:
         """Many samples as one array per column.
 
         Args:
-            numbers: (n,) in any order, repeating or not.
+            numbers: (n,) in any order, repeating or not, negative ones from the end; a slice; or
+                (len(self),) bool.
             columns: names or globs; all that this view has by default.
             out: arrays to fill by column, where these have a fixed shape; others are ignored.
 
@@ -408,7 +476,8 @@ class Dataset(DatasetView, Generic[Sample]):
         chosen = self._chosen(numbers)
         of_batches = [fn for fn in self._fns if isinstance(fn, BatchFn)]
         if len(of_batches) == len(self._fns) and not self._row_fns:
-            batch = self._stored_many(views.at(self._rows, chosen), {} if of_batches else out or {})
+            positions, into = views.at(self._rows, chosen), {} if of_batches else out or {}
+            batch = stored_batch(self._source, self._window, positions, self.columns, into)
             for fn in of_batches:
                 batch = fn.batched(batch)
             return batch
@@ -417,28 +486,6 @@ class Dataset(DatasetView, Generic[Sample]):
             raise UsageError(f"{self.place}: a function given to map made a {odd}; batches are made of dicts")
         positions = views.at(self._rows, chosen)
         return batches.stacked_rows(samples, {}, f"{self._source.place}, mapped", positions)
-
-    def _stored_many(self, positions: Ints, out: Mapping[str, Array]) -> Batch:
-        """Rows, or windows, before functions given to `map`; of no rows, too, with the types of columns."""
-        source, types = self._source, self._source.schema.all
-        if len(positions) and self._window is None:
-            return source.take(positions, self.columns, out)
-        if len(positions):
-            assert self._window is not None
-            return window_batch(source, self._window, positions, self.columns, out)
-        stamps: Batch = {"log_id": [], "timestamp": np.empty(0, np.int64)} if source.has_stamps else {}
-        batch = {
-            name: as_batched(source.place, name, empty(types[name]), types[name]) for name in self.columns
-        }
-        windows = self._window
-        if windows is None:
-            return stamps | batch
-        batch = stamps | batch
-        for name in batch:
-            if spec := windows.of(name):
-                batch |= batches.folded({name: batch[name]}, 0, len(spec.steps))
-        masks = windows.masks(self.columns).items()
-        return batch | {key: np.empty((0, len(spec.steps)), np.bool_) for key, spec in masks}
 
     @property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
@@ -535,7 +582,7 @@ class Dataset(DatasetView, Generic[Sample]):
             raise UsageError("to_polars needs polars: pip install polars") from error
         return cast("pl.DataFrame", polars.from_arrow(self.to_arrow(columns)))
 
-    def _chosen(self, numbers: ArrayLike) -> Ints:
+    def _chosen(self, numbers: ArrayLike | slice) -> Ints:
         return views.checked(numbers, len(self), IndexError)
 
     def _samples(self, numbers: Sequence[int]) -> list[Any]:

@@ -1,13 +1,14 @@
-"""What a dataset holds, and says of the rows that it shows.
+"""The rows that a dataset shows, and what is known of them without reading one.
 
-Here: `DatasetView`: a source of rows, an array of row positions, what is done to rows, and what follows from
-these without reading a row.
-Elsewhere: the views and the rows themselves (logloom.datasets.dataset), sources (logloom.io.rows.sources).
+Here: `DatasetView`: a source of rows, an array of row positions, what is done to rows, views of other
+positions, and what follows from these without reading a row.
+Elsewhere: other views and the rows themselves (logloom.datasets.dataset), sources (logloom.io.rows.sources).
 """
 
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.views import positions as views
+from logloom.errors import UsageError
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.schema import RESERVED_LAST_PARTS, Schema
@@ -62,6 +64,70 @@ class DatasetView:
             if name in DATASET:
                 raise AttributeError(f"a dataset has no attribute {name!r}{ours(name, DATASET)}")
             return object.__getattribute__(self, name)  # the error of a property, or Python's own
+
+    def shuffle(self, seed: int = 0) -> Self:
+        """The same rows in an order that follows from the seed alone.
+
+        Args:
+            seed: another seed gives another order.
+        """
+        return self._with(_rows=views.shuffled(self.positions, seed))
+
+    def shard(self, number: int, count: int) -> Self:
+        """Every `count`-th row from the `number`-th on, for one of `count` machines.
+
+        Raises:
+            UsageError: there is no such shard.
+        """
+        return self._with(_rows=views.shard_of(self._rows, number, count))
+
+    def take(self, rows: int | Sequence[int] | slice | Array) -> Self:
+        """The first `rows` rows; or those of the given numbers, in that order; or where a mask is true.
+
+        Args:
+            rows: how many; numbers, of which negative ones count from the end; a slice; or (len(self),) bool.
+
+        Raises:
+            UsageError: there is no such row, or a mask has another length.
+        """
+        return self._with(_rows=views.taken(self._rows, rows))
+
+    def apart(self, which: Array, labels: Array) -> Self:
+        """The rows where a mask is true; their windows hold rows of one label only.
+
+        Args:
+            which: (len(self),) bool.
+            labels: (N,) of all rows that are stored, whatever this view shows; see `positions`.
+
+        Raises:
+            UsageError: these are windows already; a label, or a truth, for other rows.
+        """
+        if self._window is not None or len(labels) != len(self._source):
+            raise UsageError(f"apart: {len(labels)} labels for {len(self._source)} rows, before windows")
+        borders = np.append(True, labels[1:] != labels[:-1])[: len(labels)]
+        borders = borders if self.borders is None else borders | self.borders
+        return self._with(_rows=views.taken(self._rows, np.asarray(which, np.bool_)), _borders=borders)
+
+    def head(self, rows: int = 5) -> Self:
+        """The first rows; as `take`.
+
+        Args:
+            rows: how many.
+        """
+        return self.take(operator.index(rows))
+
+    def tail(self, rows: int = 5) -> Self:
+        """The last rows.
+
+        Args:
+            rows: how many.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset")
+            >>> len(rows.tail(3)), rows.tail(1)[0]["timestamp"] == rows[-1]["timestamp"]
+            (3, True)
+        """
+        return self._with(_rows=views.last_of(self._rows, rows))
 
     def __repr__(self) -> str:
         notes = []

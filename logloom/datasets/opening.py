@@ -22,7 +22,7 @@ from logloom.datasets.search.log_matches import passing
 from logloom.datasets.splits.folders import SplitsSource
 from logloom.datasets.splits.labels import labels_of_column
 from logloom.datasets.version import open_version
-from logloom.datasets.views.column_choice import given_names, names_of
+from logloom.datasets.views.column_choice import given_names, names_of, without_keys
 from logloom.datasets.views.positions import Rows, array_of
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.catalog.manifest import Manifest, check_not_of_root, no_version_at, open_root, split_root
@@ -164,14 +164,15 @@ def open(
         warnings.warn(warning, stacklevel=2)
     if where is not None:
         rows = passing(source, array_of(rows), where)
-    return Dataset(source, rows, names_of(columns, source.schema, None, source.place))
+    chosen = None if columns is None else without_keys(columns, source.has_stamps)
+    return Dataset(source, rows, names_of(chosen, source.schema, None, source.place))
 
 
 def columns_read(columns: str | Sequence[str] | None, where: str | None) -> Sequence[str] | None:
     """The columns that are read, those of a filter included; None for all."""
     if columns is None:
         return None
-    given = given_names(columns, "columns")
+    given = without_keys(columns, has_stamps=True)
     return [*given, *(name for name in parse(where).columns if name not in _OWN)] if where else given
 
 

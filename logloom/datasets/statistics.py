@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
-from logloom.datasets.views.column_choice import BatchFn, Pick
+from logloom.datasets.views.column_choice import BatchFn, Pick, names_of
 from logloom.errors import UsageError
 from logloom.inference import common_shape, kind_of
 from logloom.io.catalog.log_statistics import read_statistics_file
@@ -49,21 +49,53 @@ def counted_logs(store: Store, logs: pa.Table, columns: Sequence[str]) -> Statis
     return Statistics.merged(one.part(columns) for one in found)
 
 
-def stats_of(dataset: Dataset[Any], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What is said of columns over the rows of a dataset, as functions given to `map` made them; windows show
-    rows several times, and count them once.
+def stats_of(datasets: Sequence[Dataset[Any]], columns: str | Sequence[str] | None) -> dict[str, Any]:
+    """Statistics of columns over the rows of datasets with equal columns; see `Dataset.stats`.
 
-    As builds counted them, where these are all rows that it could show, unmapped; else the rows are read.
+    Raises:
+        UsageError: there is no such column, or functions left none; they changed windows; types differ.
+    """
+    names = _stats_names(datasets[0], columns)
+    found = _summary(datasets, list(dict.fromkeys(name.removesuffix(".age") for name in names)))
+    return found[names[0]] if isinstance(columns, str) else {name: found[name] for name in names}
+
+
+def _stats_names(dataset: Dataset[Any], columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    source, schema = dataset.source, dataset.source.schema
+    if columns is None:
+        objects = {
+            name for name, one in schema.columns.items() if one.kind == "array" and one.dtype.hasobject
+        }
+        left = dataset[0] if dataset.is_mapped and len(dataset) else dataset.columns
+        names = (name for name in dataset.columns if name in left and name not in objects)
+        return tuple(name for name in names if not name.endswith(".available"))
+    names = names_of(columns, schema, None, source.place, source.left_out)
+    flags = [name for name in names if name.endswith(".available")]
+    if flags or (isinstance(columns, str) and len(names) > 1):
+        raise UsageError(
+            f"stats: {columns!r} names no single column; its name, or that of an age, does, and a list of "
+            "names gives those of several"
+        )
+    return names
+
+
+def _summary(datasets: Sequence[Dataset[Any]], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """As builds counted them, where a dataset shows all rows of its source, unmapped; else rows are read.
 
     Args:
         columns: of the schema.
-
-    Raises:
-        UsageError: functions left no such column; or they changed windows, not rows.
     """
-    known, schema = counted(dataset, columns)
-    if len(dataset):
-        return summary(known, schema)
+    schema = datasets[0].source.schema.part(columns)
+    counts = [(one.place, *counted(one, columns)) for one in datasets if len(one)]
+    for place, _, other in counts[1:]:
+        for name, ctype in counts[0][2].columns.items():
+            if other.columns[name] != ctype:
+                raise UsageError(
+                    f"stats: {name} is {ctype} in {counts[0][0]} and {other.columns[name]} in {place}; make "
+                    "them alike in a function given to map, or ask for the statistics of each"
+                )
+    if counts:
+        return summary(Statistics.merged(known for _, known, _ in counts), counts[0][2])
     ages = {name: AGE for name in schema.meta if name.endswith(".age")}
     nothing = {"rows": 0, "unavailable": 0, "count": 0}
     return {
@@ -73,7 +105,10 @@ def stats_of(dataset: Dataset[Any], columns: Sequence[str]) -> dict[str, dict[st
 
 
 def counted(dataset: Dataset[Any], columns: Sequence[str]) -> tuple[Statistics, Schema]:
-    """As `stats_of`, with the types of what was counted."""
+    """Statistics of columns over the rows of a dataset, with the types of the values.
+
+    Rows are as functions given to `map` made them. Windows show rows several times, and count once.
+    """
     source = dataset.source
     positions = dataset.positions
     schema = source.schema.part(columns)
@@ -165,7 +200,7 @@ class Normalize(BatchFn):
     def __init__(self, stats: Mapping[str, Mapping[str, Any]], schema: Schema, place: str):
         """
         Args:
-            stats: see `stats_of`.
+            stats: see `Dataset.stats`.
 
         Raises:
             UsageError: a column holds no numbers, or none that are finite.

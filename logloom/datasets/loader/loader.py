@@ -27,6 +27,7 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.caching import cached_property
+from logloom.cpus import available_cpus
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.loader.batch_filler import (
     Filler,
@@ -111,7 +112,7 @@ class Loader:
         fns: Sequence[Callable[..., Any]] = (),
         shuffle: bool = True,
         prefetch: int = 10,
-        workers: int = 32,
+        workers: int | None = None,
         recycle_after: bool | int = False,
         shard_id: int = 0,
         num_shards: int = 1,
@@ -131,7 +132,7 @@ class Loader:
                 workers get lambdas and local functions by value (cloudpickle), the source's too.
             shuffle: a fresh permutation of all rows in each epoch (of each source); else their own order.
             prefetch: batches that are prepared ahead.
-            workers: processes; 0 does everything in this one.
+            workers: processes; None for one for each CPU of this process; 0 does everything in this one.
             recycle_after: reuse a batch's memory after this many more batches, even if it is still used.
             shard_id, num_shards: this loader takes every `num_shards`-th row of the order.
             mp: a multiprocessing context, or the name of a start method; fork where there is one.
@@ -146,7 +147,7 @@ class Loader:
         self.shard_id, self.num_shards = operator.index(shard_id), operator.index(num_shards)
         self.recycle_after = int(recycle_after)
         self.length = len(source)
-        self._num_workers = operator.index(workers)
+        self._num_workers = available_cpus() if workers is None else operator.index(workers)
         self._check_numbers()
         method = "fork" if sys.platform == "linux" else "spawn"
         self._context = multiprocessing.get_context(mp or method) if isinstance(mp, str | None) else mp

@@ -8,11 +8,12 @@ Elsewhere: which row comes at which position (logloom.datasets.loader.orders), b
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, overload
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from logloom.datasets.dataset import Dataset
 from logloom.datasets.loader.orders import Ints, MixedOrder, shares_of
 from logloom.datasets.mixing.concatenation import common_schema
 from logloom.datasets.views import positions as views
+from logloom.datasets.views.column_choice import given_names, is_many
 from logloom.errors import UsageError
 from logloom.io.rows.batches import Batch, scattered, to_tensors
 from logloom.io.rows.chain import grouped, joined
@@ -91,8 +93,10 @@ def mix(
 class Mixture:
     """The rows of several datasets in the order in which they come: `mixture[7]` is the row at position 7.
 
-    Pickles, and serves forked and spawned workers, as its datasets do. A Loader goes on behind the last row,
-    and gives its own seed to the order, which is this one for seed 0.
+    Methods give another mixture and leave this one as it is. What they don't offer, such as `filter` and
+    `window`, is for the datasets before `mix`. Pickles, and serves forked and spawned workers, as its
+    datasets do. A Loader goes on behind the last row, and gives its own seed to the order, which is this one
+    for seed 0.
 
     Attributes:
         rows: the rows of all sources, one source after the other.
@@ -112,45 +116,168 @@ class Mixture:
         if self._seed < 0:
             raise UsageError(f"mix: seed={seed}; it isn't negative")
         self._tensors = False
+        self._chosen: views.Rows | None = None  # positions; None for all, in an order that has no end
+
+    if not TYPE_CHECKING:  # else any attribute would do for type checkers
+
+        def __getattr__(self, name):
+            from logloom.familiar_names import DATASET, MIXTURE, ours
+
+            if name not in MIXTURE and hasattr(Dataset, name) and not name.startswith("_"):
+                raise AttributeError(
+                    f"a mixture has no attribute {name!r}; call it on each dataset before mix, or on "
+                    "logloom.datasets.concat([…])"
+                )
+            if hint := ours(name, {**DATASET, **MIXTURE}):
+                raise AttributeError(f"a mixture has no attribute {name!r}{hint}")
+            return object.__getattribute__(self, name)  # the error of a property, or Python's own
 
     def __repr__(self) -> str:
         period = sum(self._shares)
         shown = zip(self.rows.parts.items(), self._shares, strict=True)
         lines = [f"  {name}: {share / period:.4g} of {len(part):,} rows" for (name, part), share in shown]
-        return "\n".join([f"mixture of {len(lines)} datasets, {len(self):,} rows", *lines])
+        some = "" if self._chosen is None else f" of {self._order.length:,}"
+        return "\n".join([f"mixture of {len(lines)} datasets, {len(self):,}{some} rows", *lines])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that rows have, beside the source, log_id and timestamp."""
+        return next(iter(self.rows.parts.values())).columns
 
     def __len__(self) -> int:
-        return self._order.length
+        return self._order.length if self._chosen is None else len(self._chosen)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[position] for position in range(len(self)))
 
-    def __getitem__(self, position: int) -> dict[str, Any]:
-        """The row at a position, with its source.
+    @overload
+    def __getitem__(self, position: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, position: slice | list[int] | list[bool] | range | Array) -> Self: ...
+
+    def __getitem__(self, position: Any) -> dict[str, Any] | Self:
+        """The row at a position, with its source; a mixture of the rows at a slice, at several, or of a mask.
 
         Raises:
             IndexError: there is no such position.
+            UsageError: a mask has another length.
         """
+        if isinstance(position, slice) or is_many(position):
+            chosen = position if isinstance(position, slice) else self._checked(position)
+            return self._with(_chosen=views.taken(self._positions, chosen))
         return self.__getitems__([operator.index(position)])[0]
 
     def __getitems__(self, positions: Sequence[int]) -> list[dict[str, Any]]:
         """Many rows, read together, as torch's DataLoader asks for them."""
-        places = np.asarray(positions, np.int64)
-        outside = (places < 0) | (places >= len(self))
-        if outside.any():
-            raise IndexError(f"position {places[outside][0]} of {len(self)}")
-        rows = self.rows.__getitems__(self._order.rows(places, 0))
+        rows = self.rows.__getitems__(self._numbers(self._checked(positions)))
         return [to_tensors(row) for row in rows] if self._tensors else rows
 
+    def get_many(
+        self,
+        positions: Sequence[int] | Array | slice,
+        columns: str | Sequence[str] | None = None,
+        out: Mapping[str, Array] | None = None,
+    ) -> Batch:
+        """The rows at many positions as one array per column, with their sources; see `Dataset.get_many`.
+
+        Args:
+            positions: (n,) in any order, negative ones from the end; a slice; or (len(self),) bool.
+            columns: names or globs; None for all.
+            out: arrays to fill by column.
+
+        Raises:
+            IndexError: there is no such position.
+            UsageError: sources give other types.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset", columns="ego.speed")
+            >>> mixture = logloom.datasets.mix({"a": (rows, 2), "b": (rows.filter("ego.speed > 9"), 1)})
+            >>> batch = mixture.get_many(range(6))
+            >>> batch["ego.speed"].shape, sorted(batch["source"].tolist())
+            ((6,), ['a', 'a', 'a', 'a', 'b', 'b'])
+        """
+        if columns is not None:
+            return self.select(columns).get_many(positions, out=out)
+        batch = self.rows.get_many(self._numbers(self._checked(positions)), out)
+        return to_tensors(batch) if self._tensors else batch
+
+    def select(self, columns: str | Sequence[str]) -> Self:
+        """The same rows with fewer columns; see `Dataset.select`. Rows keep their source."""
+        named = [name for name in given_names(columns, "columns") if name != self.rows.key]
+        return self._with(rows=self.rows.with_parts(lambda _, part: part.select(named)))
+
+    def map(self, fn: Callable[[dict[str, Any]], Any]) -> Self:
+        """What a function makes of each row.
+
+        Args:
+            fn: given a row with its source; of the top level of a module, so that workers can be spawned.
+                Where it gives a dict, rows keep their source.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset", columns="ego.speed")
+            >>> mixture = logloom.datasets.mix({"day": (rows, 1)}).map(lambda row: (row["source"], 1))
+            >>> mixture[-1]
+            ('day', 1)
+        """
+        fns = (to_tensors, fn) if self._tensors else (fn,)
+        key = self.rows.key
+        rows = self.rows.with_parts(lambda name, part: part.map(functools.partial(_mapped, fns, key, name)))
+        return self._with(rows=rows, _tensors=False)
+
+    def stats(self, columns: str | Sequence[str] | None = None) -> dict[str, Any]:
+        """Statistics of columns over the rows at all positions, so that sources count by their weight.
+
+        A row that comes several times in `len(self)` rows counts as often. Reads these columns.
+
+        Args:
+            columns: as for `Dataset.stats`, which has the result, too.
+
+        Raises:
+            UsageError: see `Dataset.stats`; or sources give other types.
+
+        Examples:
+            >>> rows = logloom.datasets.open("demo/dataset", columns="ego.speed")
+            >>> logloom.datasets.mix({"all": (rows, 1)}).stats("ego.speed")["rows"] == len(rows)
+            True
+        """
+        from logloom.datasets.statistics import stats_of
+
+        numbers = np.sort(self._numbers(np.arange(len(self))))
+        return stats_of(self.rows.taken(numbers), columns)
+
     def order(self, shuffle: bool = True) -> MixedOrder:
-        """Which of `rows` come at which positions; without `shuffle` each source's in their own order."""
+        """Which of `rows` come at which positions; without `shuffle` each source's in their own order.
+
+        Raises:
+            UsageError: only some positions were chosen, which have no order without an end.
+        """
+        if self._chosen is not None:
+            raise UsageError(
+                "these are some positions of a mixture, and a Loader goes on behind its last: give it the "
+                "whole mixture, or give torch's DataLoader these"
+            )
         return MixedOrder(self.rows.lengths, self._shares, shuffle, self._repeat, self._seed)
+
+    @property
+    def _positions(self) -> views.Rows:
+        return range(self._order.length) if self._chosen is None else self._chosen
+
+    def _checked(self, positions: Any) -> Ints:
+        return views.checked(positions, len(self), IndexError)
+
+    def _numbers(self, places: Ints) -> Ints:
+        """(n,) numbers in `rows` of the rows at some places of this view."""
+        return self._order.rows(views.at(self._positions, places), 0)
+
+    def _with(self, **changes: Any) -> Self:
+        other = copy.copy(self)
+        other.__dict__.update(changes)
+        return other
 
     def torch(self) -> Self:
         """The same rows with tensors for numbers and arrays that torch has a type for."""
-        other = copy.copy(self)
-        other._tensors = True
-        return other
+        return self._with(_tensors=True)
 
     @property
     def pins(self) -> dict[str, Any]:
@@ -167,7 +294,7 @@ class Mixture:
 
     @cached_property
     def _order(self) -> MixedOrder:
-        return self.order()
+        return MixedOrder(self.rows.lengths, self._shares, True, self._repeat, self._seed)
 
     @cached_property
     def _pins_of_parts(self) -> list[dict[str, Any]]:
@@ -182,10 +309,11 @@ class MixedRows:
 
     Attributes:
         parts: by name.
+        key: of a row for the name of its dataset.
     """
 
     def __init__(self, parts: Mapping[str, Dataset[Any]], key: str):
-        self.parts, self._key = dict(parts), key
+        self.parts, self.key = dict(parts), key
         self._datasets, self._names = list(parts.values()), np.array(list(parts))
         self.lengths = [len(part) for part in self._datasets]
         self._bounds = np.cumsum([0, *self.lengths], dtype=np.int64)
@@ -213,7 +341,7 @@ class MixedRows:
                     one = f"{spec[key][0]} {list(spec[key][1])}"
                     raise UsageError(f"mix: {key} is {one} of {first}, and {dtype} {list(shape)} of {name}")
                 spec[key] = common, shape
-        return {self._key: (self._names.dtype, ()), **spec}
+        return {self.key: (self._names.dtype, ()), **spec}
 
     @cached_property
     def _joined(self) -> _JoinedRows | None:
@@ -230,7 +358,20 @@ class MixedRows:
         widths = [part.text_widths for part in self._datasets]
         keys = {key for one in widths for key in one}
         longest = {key: max(one.get(key, 0) for one in widths) for key in keys}
-        return {**longest, self._key: max(map(len, self.parts))}
+        return {**longest, self.key: max(map(len, self.parts))}
+
+    def with_parts(self, change: Callable[[str, Dataset[Any]], Dataset[Any]]) -> MixedRows:
+        """The rows of other views of the datasets, each of as many rows."""
+        return MixedRows({name: change(name, part) for name, part in self.parts.items()}, self.key)
+
+    def taken(self, numbers: Ints) -> list[Dataset[Any]]:
+        """The rows with some ascending numbers, by dataset."""
+        cuts = np.searchsorted(numbers, self._bounds).tolist()
+        starts = self._bounds.tolist()
+        return [
+            part.take(numbers[first:stop] - start)
+            for part, first, stop, start in zip(self._datasets, cuts[:-1], cuts[1:], starts[:-1], strict=True)
+        ]
 
     def __len__(self) -> int:
         return int(self._bounds[-1])
@@ -243,7 +384,7 @@ class MixedRows:
         for source, where, own in grouped(self._bounds, np.asarray(numbers, np.int64)):
             name, part = str(self._names[source]), self._datasets[source]
             for place, row in zip(where.tolist(), part.__getitems__(own.tolist()), strict=True):
-                rows[place] = {self._key: name, **row}
+                rows[place] = {self.key: name, **row} if isinstance(row, Mapping) else row
         return rows
 
     def get_many(self, numbers: Ints, out: Mapping[str, Array] | None = None) -> Batch:
@@ -253,9 +394,11 @@ class MixedRows:
             UsageError: sources give other types.
         """
         sources = np.searchsorted(self._bounds, numbers, side="right") - 1
+        if not len(numbers):
+            return {self.key: self._names[sources], **self._datasets[0].get_many([])}
         if self._joined is not None:
             batch = self._joined.batch(numbers, sources, out)
-            return {self._key: self._names[sources], **batch}
+            return {self.key: self._names[sources], **batch}
         groups = list(grouped(self._bounds, numbers))
         if len(groups) == 1:
             batch = self._datasets[groups[0][0]].get_many(groups[0][2], out=out)
@@ -266,7 +409,7 @@ class MixedRows:
             placed = [(where, part) for where, (_, part) in zip(wheres, parts, strict=True)]
             windows = [key for key in parts[0][1] if self._datasets[0].steps_of(key)]
             batch = scattered(placed, len(numbers), out, windows)
-        return {self._key: self._names[sources], **batch}
+        return {self.key: self._names[sources], **batch}
 
     def _check(self, parts: Sequence[tuple[int, Batch]]) -> None:
         (first, batch), *others = parts
@@ -281,6 +424,16 @@ class MixedRows:
                         f"mix: {key} is {one} of {names[0]}, and {two} of {names[1]}: make them alike in a "
                         "function given to map"
                     )
+
+
+def _mapped(fns: Sequence[Callable[[Any], Any]], key: str, name: str, row: Mapping[str, Any]) -> Any:
+    """What functions make of a row with its source; without the source, which `MixedRows` adds."""
+    made: Any = {key: name, **row}
+    for fn in fns:
+        made = fn(made)
+    if isinstance(made, Mapping) and isinstance(made.get(key), str) and made[key] == name:
+        return {own: value for own, value in made.items() if own != key}
+    return made
 
 
 class _JoinedRows:

@@ -11,8 +11,10 @@ import datetime
 import fnmatch
 import itertools
 import math
+import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,11 +42,12 @@ from logloom.schema import ColumnType
 from logloom.text import near_to
 
 _ROWS_AT_ONCE = 1 << 16
+_ROUNDING = Fraction(1, 10**6)  # of shares that sum to 1, such as 0.333333 three times
 
 
 def split(
     rows: Dataset[Any],
-    shares: Mapping[str, float | str | Sequence[str]],
+    shares: Mapping[str, float | str | Fraction | Decimal | Sequence[str]],
     *,
     by: str,
     cell: Time | None = None,
@@ -63,9 +66,10 @@ def split(
 
     Args:
         rows: any dataset; `window` and `map` come after.
-        shares: by name; they sum to 1. Cells are shared out by a hash, so shares of rows come near with many.
-            By "log_id", a list instead of a share names logs, or patterns of them: `{"train": 1, "val":
-            ["take_003"]}`. What is the name of a log is no pattern.
+        shares: by name; they sum to 1, within rounding: three times 1/3 will do. Or whole numbers, in
+            proportion: {"train": 8, "val": 2}. A hash of its number decides the split of a cell, so of many
+            cells each split has about its share. By "log_id", a list instead of a share names logs, or
+            patterns of them: `{"train": 1, "val": ["take_003"]}`. The name of a log is no pattern.
         by: "place", "time", or the name of a column of texts or whole numbers, whose value decides.
         cell: on a side: metres, or time, as a text ("24h") or in seconds.
         gap: metres, or time; at most a cell.
@@ -78,7 +82,7 @@ def split(
     if rows.is_mapped or rows.window_steps:
         raise UsageError("split: the dataset has windows or was mapped; split first, then window or map")
     listed = {
-        name: part for name, part in shares.items() if not isinstance(part, float | int | str | Decimal)
+        name: part for name, part in shares.items() if not isinstance(part, numbers.Number | str | np.generic)
     }
     if listed and by != "log_id":
         raise UsageError(f"split: {min(listed)} lists logs, which goes with by='log_id'")
@@ -142,15 +146,27 @@ def _lengths(by: str, cell: Time | None, gap: Time) -> tuple[float, float]:
     return float(length), float(apart)
 
 
-def _exact(shares: Mapping[str, Any]) -> dict[str, Decimal]:
+def _exact(shares: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Shares that sum to 1, of shares that do so within rounding, or of whole numbers in proportion.
+
+    Raises:
+        UsageError: one isn't above 0, or they sum to something else.
+    """
+    shown = f"split: shares {dict(shares)}"
     try:
-        exact = {name: Decimal(str(share)) for name, share in shares.items()}
-        are_shares = all(0 < share <= 1 for share in exact.values()) and sum(exact.values()) == 1
-    except ArithmeticError:  # of a text that is no number, and of NaN, which can't be compared
-        are_shares = False
-    if not are_shares:
-        raise UsageError(f"split: shares {dict(shares)}: each is above 0, and they sum to 1")
-    return exact
+        exact = {name: Fraction(str(share)) for name, share in shares.items()}  # of a float its decimal
+    except (ValueError, ZeroDivisionError):  # NaN, too
+        exact = {}
+    if not exact or min(exact.values()) <= 0:
+        raise UsageError(f"{shown}: each is a number above 0; leave out splits that get nothing")
+    total = sum(exact.values(), Fraction(0))
+    are_weights = all(isinstance(share, numbers.Integral | np.integer) for share in shares.values())
+    if not are_weights and abs(total - 1) > _ROUNDING:
+        raise UsageError(
+            f"{shown}: they sum to {float(total):.6g}, not to 1; change one, or pass whole numbers in "
+            'proportion, such as {"train": 8, "val": 2}'
+        )
+    return {name: share / total for name, share in exact.items()}
 
 
 def positions_of(rows: Dataset[Any], column: str | None) -> Array:

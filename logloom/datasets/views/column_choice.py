@@ -85,6 +85,19 @@ def _is_meta(name: str) -> bool:
     return "." in name and name.rpartition(".")[2] in RESERVED_LAST_PARTS
 
 
+def without_keys(columns: str | Sequence[str], has_stamps: bool) -> Sequence[str]:
+    """Names and globs without log_id and timestamp, which all rows have that have times."""
+    given = given_names(columns, "columns")
+    return [name for name in given if name not in _KEYS] if has_stamps else given
+
+
+def is_many(key: object) -> bool:
+    """Return whether `rows[key]` means several rows: a list of numbers or bools, or an array of one axis."""
+    if isinstance(key, list | range):
+        return not (len(key) and isinstance(key[0], str))
+    return hasattr(key, "__array__") and getattr(key, "ndim", 1) == 1 and not hasattr(key, "categories")
+
+
 def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
     """What to call instead of `rows[key]`, where that is no number of a row."""
     if isinstance(key, str):
@@ -97,9 +110,9 @@ def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
         )
     if isinstance(key, Sequence | np.ndarray):
         names = len(key) > 0 and all(isinstance(name, str) for name in key)
-        call = "select([…]) chooses columns" if names else "take([…]) gives several rows"
-        return f"rows[[…]]: rows are reached by one number or a slice; rows.{call}"
-    return f"rows[{key!r:.80}]: rows are reached by number, from 0 to {length - 1}, or by a slice"
+        call = "select([…]) chooses columns" if names else "[[…]] and rows.take([…]) give several rows"
+        return f"rows[…]: rows are reached by a number, a slice, a list or a mask; rows{'.' * names}{call}"
+    return f"rows[{key!r:.80}]: rows are reached by number, from 0 to {length - 1}, by a slice, list or mask"
 
 
 class BatchFn(abc.ABC):
@@ -115,10 +128,10 @@ class BatchFn(abc.ABC):
 
 
 class Pick(BatchFn):
-    """Keeps some keys of a dict: what `select` means after `map`."""
+    """Keeps some keys of a dict, or drops them: what `select` and `drop` mean after `map`."""
 
-    def __init__(self, patterns: Sequence[str]):
-        self.patterns = tuple(patterns)
+    def __init__(self, patterns: Sequence[str], keeps: bool = True):
+        self.patterns, self._keeps = tuple(patterns), keeps
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """
@@ -129,9 +142,10 @@ class Pick(BatchFn):
         for pattern in self.patterns:
             found = [key for key in sample if pattern == ".*" or fnmatch.fnmatchcase(key, pattern)]
             if not found:
-                raise UsageError(f"select after map: no key matches {pattern!r}{near_to(pattern, sample)}")
+                verb = "select" if self._keeps else "drop"
+                raise UsageError(f"{verb} after map: no key matches {pattern!r}{near_to(pattern, sample)}")
             picked |= {*found}
-        return {key: value for key, value in sample.items() if key in picked}
+        return {key: value for key, value in sample.items() if (key in picked) == self._keeps}
 
     def batched(self, batch: Batch) -> Batch:
         return self(batch)

@@ -81,21 +81,39 @@ def taken(positions: Rows, which: Any) -> Rows:
                 f"take({count}): how many rows can't be negative; take([{count}]) takes that row"
             )
         return positions[:count]
-    chosen = np.asarray(which)
-    if chosen.dtype == np.bool_:
-        if chosen.shape != (len(positions),):
-            raise UsageError(f"take: a mask of {chosen.size} for {len(positions)} rows")
-        chosen = np.flatnonzero(chosen)
-    return at(positions, checked(chosen, len(positions)))
+    return at(positions, checked(which, len(positions)))
 
 
-def checked(numbers: ArrayLike, length: int, outside: type[Exception] = UsageError) -> Ints:
-    """(k,) numbers of rows as they count from 0.
+def last_of(positions: Rows, count: int) -> Rows:
+    """The last positions, or all where there are fewer.
 
     Raises:
-        UsageError: one is no integer; `outside`: one is out of range.
+        UsageError: the count is negative.
     """
+    if (count := operator.index(count)) < 0:
+        raise UsageError(
+            f"tail({count}): how many rows can't be negative; rows[{-count}:] skips {-count} rows"
+        )
+    return positions[max(0, len(positions) - count) :]
+
+
+def checked(numbers: ArrayLike | slice, length: int, outside: type[Exception] = UsageError) -> Ints:
+    """(k,) numbers of rows as they count from 0.
+
+    Args:
+        numbers: negative ones count from the end; a slice; or (length,) bool, of which true ones are chosen.
+
+    Raises:
+        UsageError: one is no integer, or a mask has another length; `outside`: one is out of range.
+    """
+    if isinstance(numbers, slice):
+        return np.arange(length)[numbers]
     found = np.asarray(numbers)
+    if found.dtype == np.bool_ and found.ndim:
+        if found.shape != (length,):
+            shown = len(found) if found.ndim == 1 else list(found.shape)
+            raise UsageError(f"a mask of {shown} for {length} rows; it has a True or False for each row")
+        return np.flatnonzero(found)
     if found.size == 0:
         return np.empty(0, np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":

@@ -1,19 +1,25 @@
 """All samples of a dataset in order, some at a time.
 
-Here: batches of bounded bytes, and which samples a function keeps.
+Here: batches of bounded bytes, which samples a function keeps, a column of all rows, and orders by columns.
 Elsewhere: batches themselves (logloom.io.rows.batches), filters (logloom.datasets.search.log_matches).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.blocks import Array
+from logloom.datasets.search.log_matches import index_values
+from logloom.datasets.views.column_choice import names_of
 from logloom.errors import UsageError
 from logloom.io.rows.batches import Batch
+from logloom.io.rows.log_ranges import Ints
+from logloom.query.where import Categories
+from logloom.schema import NO_AGE
 
 if TYPE_CHECKING:
     from logloom.datasets.dataset import Dataset
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 _FIRST_ROWS = 32  # of the first batch, which tells what a row takes
 _MOST_ROWS = 1 << 16
 _BATCH_BYTES = 64 << 20
+_INDEX = ("log_id", "timestamp", "partition", "split", "row")
 
 
 def pieces_of(dataset: Dataset[Any], rows: int | None) -> Iterator[tuple[int, Batch]]:
@@ -59,6 +66,74 @@ def mask_of(dataset: Dataset[Any], keeps: Callable[[Any], Any], batched: bool) -
         kept = [_truth(keeps(sample), number) for number, sample in enumerate(dataset)]
         masks.append(np.array(kept, np.bool_))
     return np.concatenate(masks)
+
+
+def column_values(dataset: Dataset[Any], name: str, verb: str) -> tuple[Array, NDArray[np.bool_]]:
+    """One column of all rows, and where it has no value.
+
+    Args:
+        name: of a column that is stored, or of the index; after `map`, of what functions made.
+        verb: what it is for, for messages.
+
+    Returns:
+        (n,) numbers, or objects that are all str or all bytes; (n,) bool, true where rows have none.
+
+    Raises:
+        UsageError: there is no such column, or rows have more than one number or text of it.
+    """
+    source, view, flag = dataset.source, dataset, ""
+    if dataset.is_mapped:
+        view = dataset.select([name])
+    elif name in source.small:
+        return _known(source.small[name][dataset.positions])
+    elif name in _INDEX and name not in source.schema.all and (name != "timestamp" or source.has_stamps):
+        found = index_values(source, name, dataset.positions)
+        if isinstance(found, Categories):
+            found = np.array([text.decode() for text in found.texts.tolist()], object)[found.codes]
+        return _known(found)
+    else:
+        if names_of([name], source.schema, None, source.place, source.left_out) != (name,):
+            raise UsageError(f"{verb}: {name!r} names no single column; its name does")
+        flag = f"{name}.available" if f"{name}.available" in source.schema.meta else ""
+        view = type(dataset)(source, dataset.stored_rows, (name, flag) if flag else (name,))
+    pieces = [batch for _, batch in pieces_of(view, None)] or [view.get_many([])]
+    parts = [_one_value(batch[name], name, verb) for batch in pieces if name in batch]
+    values, missing = _known(np.concatenate(parts or [np.empty(0)]))
+    if flag:
+        missing |= ~np.concatenate([batch[flag] for batch in pieces])
+    return values, missing | (values == NO_AGE if name.endswith(".age") else False)
+
+
+def _known(values: Array) -> tuple[Array, NDArray[np.bool_]]:
+    return values, np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), np.bool_)
+
+
+def _one_value(column: Any, name: str, verb: str) -> Array:
+    if isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "biuf":
+        return column
+    for kind in (str, bytes):
+        if isinstance(column, list | np.ndarray) and all(isinstance(value, kind) for value in column):
+            found = np.empty(len(column), object)
+            found[:] = list(column)
+            return found
+    raise UsageError(
+        f"{verb}: rows have more than one number or text of {name}; make one of it, as in "
+        f"rows.map(lambda row: {{**row, 'key': row[{name!r}][0]}}).{verb}('key')"
+    )
+
+
+def order_by(dataset: Dataset[Any], columns: Sequence[str], descending: bool) -> Ints:
+    """(n,) numbers of the rows, ordered by columns, of which the first decides; those without a value last.
+
+    Raises:
+        UsageError: see `column_values`.
+    """
+    keys = []
+    for name in columns:
+        values, missing = column_values(dataset, name, "sort_by")
+        codes = np.unique(values, return_inverse=True)[1].reshape(-1)
+        keys.append(np.where(missing, len(values), -codes if descending else codes))
+    return np.lexsort(keys[::-1])
 
 
 def _truth(value: Any, number: int) -> bool:

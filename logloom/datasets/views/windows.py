@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array
+from logloom.blocks import Array, empty
 from logloom.datasets.views.column_choice import names_of
 from logloom.datasets.views.positions import (
     ON_EDGE,
@@ -29,7 +29,7 @@ from logloom.errors import UsageError
 from logloom.io.rows import batches
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.sources import RowSource
+from logloom.io.rows.sources import RowSource, batched
 
 _MASKED = ("pad", "repeat")
 
@@ -181,6 +181,30 @@ def window_batch(
     stamps = _stamps(source, windows.of("timestamp"), positions, masks) if source.has_stamps else {}
     made = {**stamps, **{name: found[name] for name in columns}}
     return made | {key: masks[id(spec)] for key, spec in windows.masks(columns).items()}
+
+
+def stored_batch(
+    source: RowSource,
+    windows: SampleWindows | None,
+    positions: Ints,
+    columns: Sequence[str],
+    out: Mapping[str, Array],
+) -> Batch:
+    """Rows, or windows, as stored; of no rows, too, with the types of columns."""
+    if len(positions):
+        if windows is None:
+            return source.take(positions, columns, out)
+        return window_batch(source, windows, positions, columns, out)
+    types = source.schema.all
+    stamps: Batch = {"log_id": [], "timestamp": np.empty(0, np.int64)} if source.has_stamps else {}
+    batch = stamps | {name: batched(source.place, name, empty(types[name]), types[name]) for name in columns}
+    if windows is None:
+        return batch
+    for name in batch:
+        if spec := windows.of(name):
+            batch |= batches.folded({name: batch[name]}, 0, len(spec.steps))
+    masks = windows.masks(columns).items()
+    return batch | {key: np.empty((0, len(spec.steps)), np.bool_) for key, spec in masks}
 
 
 def _stamps(
