@@ -121,11 +121,30 @@ _LOADER = {
 
 _FILTERS = {
     "= ===": "==",
-    "& &&": "and",
-    "| ||": "or",
-    "!": "not",
-    "is": "available(column), or not available(column)",
-    "len size length": "count(column)",
+    "<>": "!=",
+    "& && AND": "and",
+    "| || OR": "or",
+    "! ~ NOT": "not",
+    "IN": "in",
+    "TRUE": "true",
+    "FALSE": "false",
+    "is IS": "available(column), or not available(column)",
+    "None none NULL null NaT": "available(column), or not available(column)",
+    "isnull isna is_null notnull notna is_not_null": "available(column), or not available(column)",
+    "nan NaN is_nan": "isnan(column)",
+    "is_finite": "isfinite(column)",
+    "isinf is_infinite": "not isfinite(column) and not isnan(column)",
+    "BETWEEN between is_between": "a chain, as in 1 <= column <= 2",
+    "LIKE like ILIKE ilike REGEXP regexp regexp_matches match contains startswith endswith": "== or in; for "
+    "parts of texts `rows.filter` with a function",
+    "ABS fabs absolute": "abs(column)",
+    "LEN LENGTH size length cardinality array_length list_length": "len(column)",
+    "DATE date to_date datetime to_datetime to_timestamp Timestamp TIMESTAMP datetime64": "a text, as in "
+    "timestamp >= '2026-01-31'",
+    "INTERVAL interval Timedelta timedelta to_timedelta": "a number with a unit, as in x.age < 10ms",
+    "now NOW today": "a date as text, as in timestamp >= '2026-01-31'",
+    "col field": "the name alone; `in backticks` if it is a word of the language",
+    "// % ** ^": "+, -, * or /; for others `rows.filter` with a function, or a derived column",
 }
 _DATASET = {
     # rows

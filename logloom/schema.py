@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
@@ -55,6 +55,20 @@ def base_of(name: str) -> str:
     """Return the column whose age or availability this is; else the column itself."""
     base, _, last = name.rpartition(".")
     return base if base and last in RESERVED_LAST_PARTS else name
+
+
+def root_of(name: str, known: Collection[str]) -> str | None:
+    """Return the column that a dotted name begins with; None if there is none.
+
+    Examples:
+        >>> root_of("pose.position.x", ["pose", "speed"]), root_of("x", ["speed"])
+        ('pose', None)
+    """
+    while name not in known:
+        name = name.rpartition(".")[0]
+        if not name:
+            return None
+    return name
 
 
 @dataclass(frozen=True)

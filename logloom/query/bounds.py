@@ -26,19 +26,12 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.query import tree
-from logloom.query.where import (
-    Categories,
-    Mask,
-    comparable,
-    compare,
-    element_types,
-    field_names,
-    finite,
-    is_member,
-    nodes,
-)
+from logloom.query.arithmetic import calculate, signed
+from logloom.query.binding import field_names
+from logloom.query.tree import nodes
+from logloom.query.where import Categories, Mask, comparable, compare, finite, is_member, length_of, part
 from logloom.query.where import evaluate as evaluate_row
-from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
+from logloom.schema import MAX_TIME, MIN_TIME, NO_AGE
 from logloom.values import dataclass
 from logloom.windows import run_numbers
 
@@ -95,7 +88,7 @@ class WholeLog:
     saved: Callable[[str], Mask]
 
 
-Leaf = tree.ColumnName | tree.Available | tree.Finite | tree.Quantified
+Leaf = tree.ColumnName | tree.Length | tree.Available | tree.Finite | tree.Quantified
 
 
 def leaves(root: tree.Node) -> list[Leaf]:
@@ -103,11 +96,7 @@ def leaves(root: tree.Node) -> list[Leaf]:
     return [node for node in nodes(root) if isinstance(node, Leaf)]
 
 
-def gather(
-    leaf: Leaf,
-    columns: Mapping[str, Values | Categories],
-    types: Mapping[str, ColumnType],
-) -> Bounds:
+def gather(leaf: Leaf, columns: Mapping[str, Values | Categories]) -> Bounds:
     """Gather a leaf's values from some rows.
 
     Args:
@@ -116,17 +105,20 @@ def gather(
     if isinstance(leaf, tree.Available):
         return Bounds.of(columns[f"{leaf.name}.available"])
     if isinstance(leaf, tree.Finite):
-        return Bounds.of(finite(leaf.word, columns[leaf.name], leaf.column.index))
+        return Bounds.of(finite(leaf.word, part(columns[leaf.name], leaf.column.steps)))
     available: Any = columns.get(f"{leaf.name.removesuffix('.age')}.available", True)
     if isinstance(leaf, tree.ColumnName):
-        return Bounds.of(comparable(columns[leaf.name], leaf.index), available)
-    counts = _counted(leaf, columns[leaf.name], types[leaf.name])
+        values = comparable(columns[leaf.name], leaf.steps)
+        return Bounds.of(values, available & (values != NO_AGE) if leaf.is_time else available)
+    if isinstance(leaf, tree.Length):
+        return Bounds.of(length_of(leaf, columns[leaf.name]), available)
+    counts = _counted(leaf, columns[leaf.name])
     if leaf.word == "count":
         return Bounds(counts.low, counts.high, available)
     return Bounds(counts.low, counts.high, available).as_truth()
 
 
-def _counted(leaf: tree.Quantified, values: Any, ctype: ColumnType) -> Bounds:
+def _counted(leaf: tree.Quantified, values: Any) -> Bounds:
     """For each row, the least and the most elements that meet the condition; or whether any or all do."""
     if isinstance(values, Ragged):
         flat, offsets = values.values, values.offsets
@@ -135,27 +127,19 @@ def _counted(leaf: tree.Quantified, values: Any, ctype: ColumnType) -> Bounds:
     lengths = np.diff(offsets)
     if leaf.condition is None:
         return Bounds(lengths, lengths)
-    fields = element_types(ctype) or {}
     found: dict[int, Bounds] = {}
     for node in nodes(leaf.condition):
         if isinstance(node, tree.ColumnName):
-            found[node.at] = Bounds.of(_field(flat, node, fields[node.name]))
+            found[node.at] = Bounds.of(comparable(_named(flat, node.name), node.steps))
+        elif isinstance(node, tree.Length):
+            found[node.at] = Bounds.of(length_of(node, _named(flat, node.name)))
         elif isinstance(node, tree.Finite):
-            found[node.at] = Bounds.of(finite(node.word, _named(flat, node.name), node.column.index))
+            found[node.at] = Bounds.of(finite(node.word, part(_named(flat, node.name), node.column.steps)))
     truth = _truth(leaf.condition, found, None)
     low, high = (_sums(np.broadcast_to(bound, len(flat)), offsets) for bound in (truth.low, truth.high))
     if leaf.word == "count":
         return Bounds(low, high)
     return Bounds(low > 0, high > 0) if leaf.word == "any" else Bounds(low == lengths, high == lengths)
-
-
-def _field(flat: Any, node: tree.ColumnName, ctype: ColumnType) -> Any:
-    """A number, truth or text of each element."""
-    found = _named(flat, node.name)
-    if ctype.kind == "string":
-        texts, codes = np.unique(found, return_inverse=True)
-        return Categories.of([text.encode("utf-8", "surrogatepass") for text in texts], codes.reshape(-1))
-    return comparable(found, node.index)
 
 
 def _named(flat: Any, field: str) -> Any:
@@ -251,12 +235,28 @@ def _value(node: tree.Node, found: Mapping[int, Bounds], rows: WholeLog | None) 
     match node:
         case tree.Constant():
             return Bounds.of(evaluate_row(node, {}))
-        case tree.ColumnName() | tree.Available() | tree.Finite() | tree.Quantified():
+        case tree.ColumnName() | tree.Length() | tree.Available() | tree.Finite() | tree.Quantified():
             return found[node.at]
+        case tree.Unary(word, inner):
+            value = _exact(_value(inner, found, rows))
+            return Bounds.of(signed(word, value.low), value.known)
+        case tree.Arithmetic(operands, signs):
+            first, *others = [_exact(_value(operand, found, rows)) for operand in operands]
+            for sign, other in zip(signs, others, strict=True):
+                known = np.logical_and(first.known, other.known)
+                first = Bounds.of(calculate(sign, first.low, other.low), known)
+            return first
         case tree.Delta(column, ns):
             assert rows is not None
             return changed(found[column.at], rows, ns)
     return _truth(node, found, rows)
+
+
+def _exact(value: Bounds) -> Bounds:
+    """Return numbers for calculations, where counts with unknown elements are unknown."""
+    if value.is_exact:
+        return value
+    return Bounds.of(value.low, np.logical_and(value.known, np.equal(value.low, value.high)))
 
 
 def _compared(word: str, a: Bounds, b: Bounds) -> Bounds:

@@ -1,25 +1,30 @@
 """The grammar of filters: the text of a `where` as a tree.
 
 Here: `parse_tree`, independent of columns, and `parse_duration`.
-Elsewhere: the nodes (tree), evaluation, and checks against columns (where, bounds).
+Elsewhere: the nodes (tree), checks against columns (binding), evaluation (where, bounds).
 
     either     = both {"or" both}
     both       = timed {"and" timed}
     timed      = negated ["for" duration] ["within" duration]
     negated    = "not" negated | comparison
-    comparison = operand {operator operand} [["not"] "in" "(" [literal {"," literal} [","]] ")"]
+    comparison = sum {operator sum} [["not"] "in" "(" [literal {"," literal} [","]] ")"]
     operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
-    operand    = literal | column {"[" index "]"} | "available" "(" column ")" | "(" either ")"
+    sum        = product {("+" | "-") product}
+    product    = signed {("*" | "/") signed}
+    signed     = ("-" | "+") signed | operand
+    operand    = literal | value | "available" "(" column ")" | "(" either ")" | "abs" "(" sum ")"
                | ("count" | "any" | "all") "(" column {"," either} ")"
-               | ("isfinite" | "isnan") "(" column {"[" index "]"} ")"
-               | "delta" "(" column {"[" index "]"} ["," duration] ")" | "in" "(" intervals ")"
-    literal    = ["-" | "+"] number | 'text' | "text" | true | false
+               | ("isfinite" | "isnan" | "len") "(" value ")"
+               | "delta" "(" value ["," duration] ")" | "in" "(" intervals ")"
+    value      = column {"[" index "]"}
+    literal    = ["-" | "+"] (number | duration) | 'text' | "text" | true | false
     duration   = number ("ns" | "us" | "ms" | "s" | "min" | "h" | "d")
 
 Comparisons chain as in mathematics (0 < speed < 3). Lists may be in square brackets or braces as well, and
 names in backticks: `in` is a column. The names of functions are columns if no bracket follows. Numbers are
 written as in Python, texts without escapes: a backslash means itself. A number that float64 cannot hold is
-refused. Within count, any and all the columns are the fields of an element, or its `value`.
+refused. Within count, any and all the columns are the fields of an element, or its `value`. A text that is
+compared with a time is a date; what a dotted name means depends on the columns (binding).
 """
 
 from __future__ import annotations
@@ -46,13 +51,14 @@ _TOKEN = re.compile(
     rf"|({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})([eE][+-]?\d+)?)"
     r"|(?P<name>([A-Za-z_]\w*|`[^`]*`)(\.(\w+|`[^`]*`))*)"
     r"|(?P<text>'[^']*'|\"[^\"]*\")"
-    r"|(?P<sign><=|>=|==|!=|[<>()\[\]{},+-])",
+    r"|(?P<sign><=|>=|==|!=|[<>()\[\]{},+*/-])",
     re.ASCII,
 )
+_OTHER_SIGNS = re.compile(r"<>|\*\*|//|[=&|!~%^]+")  # of other languages
 _TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _WORDS = {"and", "or", "not", "in", "available", *_TRUTHS}
 _QUANTIFIERS, _OF_FLOATS = ("count", "any", "all"), ("isfinite", "isnan")
-_CALLS = ("available", "delta", *_QUANTIFIERS, *_OF_FLOATS)
+_CALLS = ("available", "delta", *_QUANTIFIERS, *_OF_FLOATS, "abs", "len")
 
 
 def parse_tree(text: str) -> tree.Node:
@@ -120,19 +126,38 @@ class _WhereParser:
 
     def _comparison(self) -> tree.Node:
         at = self.at
-        operands, operators = [self._operand()], []
+        operands, operators = [self._calculation("+-")], []
         while self.word in OPERATORS and self.kind == "sign":
             operators.append(self._next())
-            operands.append(self._operand())
+            operands.append(self._calculation("+-"))
         compared = tree.Comparison(tuple(operands), tuple(operators), at) if operators else operands[0]
-        if self.word == "is":
-            refuse(self.text, self.at, f"no operator 'is'{ours('is', FILTERS)}")
+        if self.kind == "name" and self.word in FILTERS:
+            refuse(self.text, self.at, f"no operator {self.word!r}{ours(self.word, FILTERS)}")
         negated = self._skip("not")
         if self.word != "in" and not negated:
             return compared
         self._expect("in")
         member = tree.Membership(operands[-1], self._items(), negated, operands[-1].at)
         return tree.Join("and", (compared, member), at) if operators else member
+
+    def _calculation(self, signs: Literal["+-", "*/"]) -> tree.Node:
+        inner = (lambda: self._calculation("*/")) if signs == "+-" else self._signed
+        at, operands, found = self.at, [inner()], list[str]()
+        while self.kind == "sign" and self.word in signs:
+            found.append(self._next())
+            operands.append(inner())
+        return tree.Arithmetic(tuple(operands), tuple(found), at) if found else operands[0]
+
+    def _signed(self) -> tree.Node:
+        at, sign = self.at, self.word
+        if self.kind != "sign" or sign not in ("-", "+"):
+            return self._operand()
+        self._next()
+        if self.kind == "number":
+            return self._number(at, sign)
+        if self.kind == "text" or self.word in _TRUTHS:
+            self.fail("expected a number")
+        return tree.Unary(cast(Literal["-", "+"], sign), self._deeper(self._signed), at)
 
     def _items(self) -> tuple[tree.Constant, ...]:
         closing = {"(": ")", "[": "]", "{": "}"}.get(self.word)
@@ -170,8 +195,19 @@ class _WhereParser:
         if self.word == "(" and word not in _CALLS:
             hint = ours(word, FILTERS) or near_to(word, _CALLS, most=len(_CALLS))
             refuse(self.text, at, f"{word}(…) isn't a function{hint}")
-        if word in _OF_FLOATS and self._skip("("):
-            return self._finite(cast(Literal["isfinite", "isnan"], word), at)
+        if word == "NOT":
+            refuse(self.text, at, f"no operator {word!r}{ours(word, FILTERS)}")
+        if word in (*_OF_FLOATS, "len") and self._skip("("):
+            start = self.at
+            column = self._indexed(self._name(), start)
+            self._expect(")")
+            if word == "len":
+                return tree.Length(column, at)
+            return tree.Finite(cast(Literal["isfinite", "isnan"], word), column, at)
+        if word == "abs" and self._skip("("):
+            inner = self._deeper(lambda: self._calculation("+-"))
+            self._expect(")")
+            return tree.Unary("abs", inner, at)
         if word in (*_QUANTIFIERS, "delta") and self._skip("("):
             if self._within:
                 refuse(self.text, at, f"{word}(…) isn't allowed within {self._within}(…)")
@@ -179,12 +215,6 @@ class _WhereParser:
                 return self._delta(at)
             return self._elements(cast(Literal["count", "any", "all"], word), at)
         return self._indexed(name, at)
-
-    def _finite(self, word: Literal["isfinite", "isnan"], at: int) -> tree.Finite:
-        start = self.at
-        column = self._indexed(self._name(), start)
-        self._expect(")")
-        return tree.Finite(word, column, at)
 
     def _indexed(self, name: str, at: int) -> tree.ColumnName:
         index = []
@@ -224,31 +254,27 @@ class _WhereParser:
 
     def duration(self) -> int:
         """Parse a duration to nanoseconds."""
-        start = self.at
         if self.kind != "number":
             self.fail("expected a duration such as 300ms")
-        number = self._number()
-        if self.kind != "name" or self.word not in DURATION_UNITS:
+        constant = self._number(self.at)
+        if not constant.is_duration:
             self.fail(f"expected a unit: {', '.join(DURATION_UNITS)}")
-        ns = Decimal(str(number)) * DURATION_UNITS[self._next()]
-        if ns > MAX_DURATION:
-            refuse(self.text, start, "the duration is more than ten years")
-        return round(ns)
+        return int(constant.value)
 
     def _literal(self) -> tree.Constant:
-        at, negative = self.at, self._skip("-")
-        signed = negative or self._skip("+")
+        at = self.at
+        sign = self._next() if self.kind == "sign" and self.word in ("-", "+") else ""
         if self.kind == "number":
-            number = self._number()
-            return tree.Constant(-number if negative else number, at)
-        if self.kind == "text" and not signed:
+            return self._number(at, sign)
+        if self.kind == "text" and not sign:
             return tree.Constant(self._next()[1:-1].encode("utf-8", "surrogatepass"), at)
-        if self.word in _TRUTHS and not signed:
+        if self.word in _TRUTHS and not sign:
             return tree.Constant(_TRUTHS[self._next()], at)
-        return self.fail("expected a number" if signed else "expected a column, a number or a 'text'")
+        return self.fail("expected a number" if sign else "expected a column, a number or a 'text'")
 
-    def _number(self) -> float | int:
-        word = self.word.replace("_", "")
+    def _number(self, at: int, sign: str = "") -> tree.Constant:
+        """Parse a number, or a duration to nanoseconds."""
+        start, stop, word = self.at, self.at + len(self.word), self.word.replace("_", "")
         if word[1:2] in ("x", "X", "o", "O", "b", "B"):
             number: float | int = int(word, 0)
         else:
@@ -256,7 +282,15 @@ class _WhereParser:
         if number == math.inf:
             self.fail("the number is too large")
         self._next()
-        return number
+        is_duration = self.kind == "name" and self.word in DURATION_UNITS
+        if is_duration:
+            exact = Decimal(str(number)) * DURATION_UNITS[self._next()]
+            if exact > MAX_DURATION:
+                refuse(self.text, start, "the duration is more than ten years")
+            number = round(exact)
+        elif self.kind == "name" and self.at == stop and self.word[0].isalpha():
+            self.fail(f"expected a unit: {', '.join(DURATION_UNITS)}")
+        return tree.Constant(-number if sign == "-" else number, at, is_duration)
 
     def _name(self) -> str:
         if self.kind != "name" or self.word in _WORDS:
@@ -299,11 +333,11 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
         if text[at].isspace():
             at += 1
             continue
-        found = _TOKEN.match(text, at)
+        found = None if text[at : at + 2] in ("<>", "**", "//") else _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
-            signs = re.match(r"[=&|!]*", text[at:])
-            found_there = (signs[0] if signs else "") or text[at]
-            refuse(text, at, f"unexpected {found_there!r}{ours(found_there, FILTERS)}")
+            other = _OTHER_SIGNS.match(text, at)
+            sign = other[0] if other else text[at]
+            refuse(text, at, f"unexpected {sign!r}{ours(sign, FILTERS)}")
         yield found.lastgroup, found.group(), at
         at = found.end()
     yield "end", "", len(text)

@@ -1,10 +1,13 @@
-"""Filters as trees, independent of existing columns.
+"""Filters as trees.
 
-Elsewhere: their text (grammar), evaluation (where, bounds).
+Here: the nodes; `nodes` and `columns_in`, which walk them.
+Elsewhere: the text of filters (grammar), the columns that their names mean (binding), evaluation (where,
+bounds).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from logloom.caching import cached_property
@@ -15,14 +18,58 @@ from logloom.values import dataclass
 
 @dataclass(frozen=True)
 class Constant:
+    """A number, text or truth; a duration is a number of ns."""
+
     value: float | int | bytes | bool
     at: int
+    is_duration: bool = False
 
 
 @dataclass(frozen=True)
 class ColumnName:
+    """A column's value, or a part of it.
+
+    Attributes:
+        name: as written; in a bound filter, that of the column.
+        steps: fields of structs and indices of vectors that lead to the part.
+        is_time: whether it is compared as a time or a length of time, of which the smallest int64 is a
+            missing one.
+        available: the column of its availability, if a missing value is neither compared nor calculated with.
+    """
+
     name: str
-    index: tuple[int, ...]
+    steps: tuple[int | str, ...]
+    at: int
+    is_time: bool = False
+    available: str = ""
+
+
+@dataclass(frozen=True)
+class Length:
+    """The number of elements, characters or bytes of a value."""
+
+    column: ColumnName
+    at: int
+    is_text: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+@dataclass(frozen=True)
+class Unary:
+    word: Literal["+", "-", "abs"]
+    inner: Node
+    at: int
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Operations of one precedence, from left to right."""
+
+    operands: tuple[Node, ...]
+    signs: tuple[str, ...]
     at: int
 
 
@@ -129,5 +176,31 @@ class Saved:
     at: int
 
 
-Plain = Constant | ColumnName | Available | Finite | Not | Join | Comparison | Membership
+Number = Constant | ColumnName | Length | Unary | Arithmetic
+Plain = Number | Available | Finite | Not | Join | Comparison | Membership
 Node = Plain | Quantified | Delta | Lasting | Nearby | Saved
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """Return a node and all below it, without what functions of columns contain."""
+    yield node
+    match node:
+        case Not(inner) | Membership(inner) | Lasting(inner) | Nearby(inner) | Delta(inner) | Unary(_, inner):
+            yield from nodes(inner)
+        case Join(_, parts) | Comparison(parts) | Arithmetic(parts):
+            for part in parts:
+                yield from nodes(part)
+
+
+def columns_in(node: Node) -> Iterator[ColumnName]:
+    """Return the columns that a number is calculated from."""
+    match node:
+        case ColumnName():
+            yield node
+        case Length(column):
+            yield column
+        case Unary(_, inner):
+            yield from columns_in(inner)
+        case Arithmetic(parts):
+            for part in parts:
+                yield from columns_in(part)

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NoReturn, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Values, any_of_row, numbers_in
+from logloom.blocks import Values, any_of_row
 from logloom.errors import UsageError
+from logloom.query.arithmetic import as_float, calculate, lengths, signed
+from logloom.query.binding import Binder, check_names, names_of
 from logloom.query.grammar import OPERATORS, parse_tree, refuse
 from logloom.query.tree import (
+    Arithmetic,
     Available,
     ColumnName,
     Comparison,
@@ -32,19 +35,21 @@ from logloom.query.tree import (
     Finite,
     Join,
     Lasting,
+    Length,
     Membership,
     Nearby,
     Node,
     Not,
     Quantified,
     Saved,
+    Unary,
+    columns_in,
+    nodes,
 )
-from logloom.schema import STRING, ColumnType
-from logloom.text import near_to
+from logloom.schema import NO_AGE, ColumnType
 from logloom.values import dataclass
 
 Mask = NDArray[np.bool_]
-Kind = Literal["number", "text", "truth"]
 
 _BEYOND = (Quantified, Delta, Lasting, Nearby, Saved)
 _WORDS: Mapping[type, str] = {Delta: "delta", Lasting: "for", Nearby: "within", Saved: "in(…)"}
@@ -112,7 +117,7 @@ class Filter:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns whose values it needs, `c.available` for available(c); sorted."""
-        return tuple(sorted({name for name, _ in _names(self.root)}))
+        return tuple(sorted({name for name, _ in names_of(self.root)}))
 
     @property
     def beyond(self) -> tuple[Quantified | Delta | Lasting | Nearby | Saved, ...]:
@@ -120,7 +125,7 @@ class Filter:
         return tuple(node for node in nodes(self.root) if isinstance(node, _BEYOND))
 
     def check_names(self, names: Iterable[str], *, is_search: bool = False) -> None:
-        """Check that every column is one of `names`.
+        """Check that every name is one of `names`, or begins with one.
 
         Args:
             is_search: whether it may depend on more than single values of a row.
@@ -128,10 +133,7 @@ class Filter:
         Raises:
             UsageError: has the place of the unknown column and suggests the nearest.
         """
-        known = list(names)
-        for name, at in _names(self.root):
-            if name not in known:
-                self._refuse_name(name, known, at)
+        check_names(self.text, self.root, dict.fromkeys(names))
         for node in () if is_search else self.beyond:
             word = node.word if isinstance(node, Quantified) else _WORDS[type(node)]
             refuse(
@@ -140,23 +142,27 @@ class Filter:
                 f"{word!r} is for rows of a dataset: `logloom find`, and `where` of `logloom.datasets.open`",
             )
 
-    def _refuse_name(self, name: str, known: list[str], at: int, what: str = "column") -> NoReturn:
-        refuse(self.text, at, f"no {what} {name!r}{near_to(name, known)}")
-
-    def check(self, types: Mapping[str, ColumnType], *, is_search: bool = False) -> None:
-        """Check names and types.
+    def bound(self, types: Mapping[str, ColumnType], *, is_search: bool = False) -> Filter:
+        """Check names and types, find the fields that dotted names mean, and read dates.
 
         Args:
             types: of all columns, including `timestamp`.
             is_search: see `check_names`.
 
+        Returns:
+            The filter to evaluate, of the same text.
+
         Raises:
             UsageError: has the place and the problem.
+
+        Examples:
+            >>> pose = ColumnType(np.dtype([("x", "f8"), ("y", "f8")]))
+            >>> found = parse("abs(pose.x - 1) < 2").bound({"pose": pose})
+            >>> found.columns, found.mask({"pose": np.array([(0, 0), (4, 0)], pose.dtype)}, 2).tolist()
+            (('pose',), [True, False])
         """
         self.check_names(types, is_search=is_search)
-        kind = self._kind(self.root, types)
-        if kind != "truth":
-            refuse(self.text, self.root.at, f"a condition is true or false, this is a {kind}")
+        return Filter(self.text, Binder(self.text, types).truth(self.root))
 
     def mask(self, columns: Mapping[str, Values | Categories], num_rows: int) -> Mask:
         """(num_rows,) whether each row passes.
@@ -166,85 +172,6 @@ class Filter:
         """
         value = evaluate(self.root, columns)
         return np.broadcast_to(np.asarray(value, np.bool_), num_rows)
-
-    def _kind(self, node: Node, types: Mapping[str, ColumnType]) -> Kind:
-        match node:
-            case Constant(value):
-                return (
-                    "truth" if isinstance(value, bool) else "text" if isinstance(value, bytes) else "number"
-                )
-            case ColumnName(name, index, at):
-                return self._column_kind(types[name], index, at)
-            case Available():
-                return "truth"
-            case Finite(word, ColumnName(name, index, at)):
-                self._check_numbers(word, types[name], index, at)
-            case Not(inner):
-                self._expect_truth(inner, types)
-            case Join(_, parts):
-                for part in parts:
-                    self._expect_truth(part, types)
-            case Comparison(operands):
-                kind = self._kind(operands[0], types)
-                for other in operands[1:]:
-                    self._expect_kind(other, kind, types)
-            case Membership(operand, items):
-                kind = self._kind(operand, types)
-                for item in items:
-                    self._expect_kind(item, kind, types)
-            case Quantified(word, name, condition, _, at):
-                self._check_elements(types[name], condition, at)
-                return "number" if word == "count" else "truth"
-            case Delta(column):
-                kind = self._kind(column, types)
-                if kind != "number":
-                    refuse(self.text, column.at, f"only numbers change by something, this is a {kind}")
-                return "number"
-            case Lasting(inner) | Nearby(inner):
-                self._expect_truth(inner, types)
-        return "truth"
-
-    def _check_elements(self, ctype: ColumnType, condition: Node | None, at: int) -> None:
-        fields = element_types(ctype)
-        if fields is None:
-            refuse(self.text, at, f"only lists and vectors have elements, this is {ctype}")
-        if condition is None:
-            return
-        for name, place in _names(condition):
-            if name not in fields:
-                self._refuse_name(name, list(fields), place, "field")
-        self._expect_truth(condition, fields)
-
-    def _column_kind(self, ctype: ColumnType, index: tuple[int, ...], at: int) -> Kind:
-        if ctype.kind == "string" and not index:
-            return "text"
-        scalar = ctype.kind == "array" and ctype.dtype.kind in "iufb" and len(index) == len(ctype.shape)
-        if not scalar or ctype.is_ragged:
-            refuse(self.text, at, f"only single numbers and text can be compared, this is {ctype}")
-        self._check_index(ctype, index, at)
-        return "truth" if ctype.dtype.kind == "b" else "number"
-
-    def _check_index(self, ctype: ColumnType, index: tuple[int, ...], at: int) -> None:
-        for i, length in zip(index, ctype.tail, strict=False):
-            if i >= length:
-                refuse(self.text, at, f"index {i} is out of range, this is {ctype}")
-
-    def _check_numbers(self, word: str, ctype: ColumnType, index: tuple[int, ...], at: int) -> None:
-        if ctype.kind not in ("array", "lists") or not [*numbers_in(np.empty(0, ctype.dtype))]:
-            refuse(self.text, at, f"{word}(…) is for numbers, this is {ctype}")
-        if index and (ctype.is_ragged or len(index) > len(ctype.tail)):
-            refuse(self.text, at, f"{word}(…) takes an index of a vector, this is {ctype}")
-        self._check_index(ctype, index, at)
-
-    def _expect_kind(self, node: Node, kind: Kind, types: Mapping[str, ColumnType]) -> None:
-        found = self._kind(node, types)
-        if found != kind:
-            refuse(self.text, node.at, f"a {kind} is compared with a {found}")
-
-    def _expect_truth(self, node: Node, types: Mapping[str, ColumnType]) -> None:
-        found = self._kind(node, types)
-        if found != "truth":
-            refuse(self.text, node.at, f"a condition is true or false, this is a {found}")
 
 
 def parse(text: str) -> Filter:
@@ -304,55 +231,6 @@ def _constant(column: str, sign: str, value: Any, at: int) -> Constant:
     return Constant(value, at)
 
 
-def nodes(node: Node) -> Iterator[Node]:
-    """Return a node and all below it, without those of elements' conditions."""
-    yield node
-    match node:
-        case Not(inner) | Membership(inner) | Lasting(inner) | Nearby(inner) | Delta(inner):
-            yield from nodes(inner)
-        case Join(_, parts) | Comparison(parts):
-            for part in parts:
-                yield from nodes(part)
-
-
-def _names(root: Node) -> Iterator[tuple[str, int]]:
-    for node in nodes(root):
-        match node:
-            case ColumnName(name, _, at) | Quantified(_, name, _, _, at) | Finite(_, ColumnName(name, _, at)):
-                yield name, at
-            case Available(name, at):
-                yield f"{name}.available", at
-
-
-def element_types(ctype: ColumnType) -> dict[str, ColumnType] | None:
-    """Return the types of a value's elements: fields, or `value`; None if the column has no elements.
-
-    Those of lists of lists are the elements of all lists.
-    """
-    ctype = ctype.flat if ctype.kind == "lists" else ctype
-    if ctype.kind != "array" or len(ctype.shape) != 1:
-        return None
-    return {path: ctype for path, _, ctype in _fields((), ctype.dtype, ())}
-
-
-def field_names(dtype: np.dtype[Any]) -> dict[str, tuple[str, ...]]:
-    """Map the names of fields in a filter to the path of the field; () for `value`."""
-    return {path: names for path, names, _ in _fields((), dtype, ())}
-
-
-def _fields(
-    names: tuple[str, ...], dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> Iterator[tuple[str, tuple[str, ...], ColumnType]]:
-    """Name nested fields like columns, `pose.x`; texts have the same width."""
-    if dtype.names and not shape:
-        for name in dtype.names:
-            base, inner = dtype[name].subdtype or (dtype[name], ())
-            yield from _fields((*names, name), base, inner)
-    else:
-        is_text = dtype.kind == "U" and not shape
-        yield ".".join(names) or "value", names, STRING if is_text else ColumnType(dtype, shape)
-
-
 def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
     """Evaluate a node of a filter that isn't `beyond`.
 
@@ -362,12 +240,23 @@ def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
     match node:
         case Constant(value):
             return np.array(value, object) if isinstance(value, bytes) else value
-        case ColumnName(name, index):
-            return comparable(columns[name], index)
+        case ColumnName(name, steps):
+            return comparable(columns[name], steps)
+        case Length():
+            return length_of(node, columns[node.name])
+        case Unary(word, inner):
+            return signed(word, evaluate(inner, columns))
+        case Arithmetic(operands, signs):
+            numbers = [evaluate(operand, columns) for operand in operands]
+            return functools.reduce(
+                lambda a, pair: calculate(pair[0], a, pair[1]),
+                zip(signs, numbers[1:], strict=True),
+                numbers[0],
+            )
         case Available(name):
             return columns[f"{name}.available"]
-        case Finite(word, ColumnName(name, index)):
-            return finite(word, columns[name], index)
+        case Finite(word, ColumnName(name, steps)):
+            return finite(word, part(columns[name], steps))
         case Not(inner):
             return np.logical_not(evaluate(inner, columns))
         case Join(word, parts):
@@ -375,13 +264,44 @@ def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
         case Comparison(operands, operators):
             values = [evaluate(operand, columns) for operand in operands]
             pairs = zip(operators, values[:-1], values[1:], strict=True)
-            return functools.reduce(np.logical_and, (compare(*pair) for pair in pairs))
+            return functools.reduce(
+                np.logical_and, (compare(*pair) for pair in pairs), _are_known(operands, columns)
+            )
         case Membership(operand):
-            return is_member(evaluate(operand, columns), node)
+            return is_member(evaluate(operand, columns), node) & _are_known((operand,), columns)
     raise AssertionError(f"{node} depends on more than a row")
 
 
-def finite(word: str, values: Any, index: tuple[int, ...] = ()) -> Mask:
+def _are_known(operands: Iterable[Node], columns: Mapping[str, Any]) -> Any:
+    """Whether no value is missing that operands are calculated from."""
+    found: Any = np.True_
+    for operand in operands:
+        for column in columns_in(operand):
+            if column.is_time:
+                found = found & (columns[column.name] != NO_AGE)
+            if column.available:
+                found = found & columns[column.available]
+    return found
+
+
+def part(values: Any, steps: tuple[int | str, ...]) -> Any:
+    """Return fields of structs, or numbers of vectors."""
+    for step in steps:
+        values = values[step] if isinstance(step, str) else values[:, step]
+    return values
+
+
+def length_of(node: Length, values: Any) -> Any:
+    """(n,) how many elements, characters or bytes each value of the column has."""
+    if isinstance(values, Categories):
+        return lengths(values.texts, is_text=node.is_text)[values.codes]
+    found = part(values, node.column.steps)
+    if isinstance(found, np.ndarray) and found.dtype.kind == "U":
+        return np.strings.str_len(found)
+    return lengths(found, is_text=node.is_text)
+
+
+def finite(word: str, values: Any) -> Mask:
     """(n,) whether all numbers of each row are finite, or whether any is NaN.
 
     Examples:
@@ -389,8 +309,6 @@ def finite(word: str, values: Any, index: tuple[int, ...] = ()) -> Mask:
         >>> finite("isfinite", rows).tolist(), finite("isnan", rows).tolist()
         ([False, False, True], [True, False, False])
     """
-    for i in index:
-        values = values[:, i]
     if word == "isnan":
         return any_of_row(values, np.isnan)
     return ~any_of_row(values, lambda numbers: ~np.isfinite(numbers))
@@ -425,7 +343,7 @@ def _extremes(node: Node, known: Mapping[str, Categories]) -> tuple[bool, bool]:
         case Comparison() | Membership() | Constant():
             inside = [*nodes(node)]
             is_plain = all(isinstance(one, Comparison | Membership | Constant | ColumnName) for one in inside)
-            if is_plain and all(name in known for name, _ in _names(node)):
+            if is_plain and all(name in known for name, _ in names_of(node)):
                 holds = bool(np.all(evaluate(node, known)))
                 return holds, holds
     return False, True
@@ -447,15 +365,17 @@ def is_member(value: Any, node: Membership) -> Any:
     return functools.reduce(join, compared, np.full(np.shape(value), node.negated))
 
 
-def comparable(values: Values | Categories, index: tuple[int, ...] = ()) -> Any:
+def comparable(values: Values | Categories, steps: tuple[int | str, ...] = ()) -> Any:
     """Return the values of a column for comparisons: one number, truth or text per row."""
     if isinstance(values, Categories):
         return values
     if not isinstance(values, np.ndarray):
         return _objects([row.tobytes() for row in values])
-    for i in index:
-        values = values[:, i]
-    return values.astype(np.float64) if values.dtype.kind == "f" else values
+    found = part(values, steps)
+    if found.dtype.kind == "U":
+        texts, codes = np.unique(found, return_inverse=True)
+        return Categories.of([text.encode("utf-8", "surrogatepass") for text in texts], codes.reshape(-1))
+    return found.astype(np.float64) if found.dtype.kind == "f" else found
 
 
 def _objects(texts: list[bytes]) -> NDArray[np.object_]:
@@ -471,8 +391,8 @@ def compare(word: str, a: Any, b: Any) -> Any:
     if isinstance(b, Categories) and isinstance(a, np.ndarray) and not a.ndim:
         return _COMPARE[word](a, b.texts)[b.codes]
     a, b = (value.rows if isinstance(value, Categories) else value for value in (a, b))
-    if isinstance(a, float) or isinstance(b, float):
-        a, b = _as_float(a), _as_float(b)
+    if _is_float(a) or _is_float(b):
+        a, b = as_float(a), as_float(b)
     result = np.asarray(_COMPARE[word](a, b), np.bool_)
     for value in (a, b):
         if np.asarray(value).dtype.kind == "f":
@@ -480,5 +400,5 @@ def compare(word: str, a: Any, b: Any) -> Any:
     return result
 
 
-def _as_float(value: Any) -> Any:
-    return value.astype(np.float64) if isinstance(value, np.ndarray) else float(value)
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")

@@ -41,8 +41,7 @@ COLUMNS = {
 
 
 def passing(text):
-    found = parse(text)
-    found.check(TYPES)
+    found = parse(text).bound(TYPES)
     return np.flatnonzero(found.mask(COLUMNS, 4)).tolist()
 
 
@@ -126,7 +125,7 @@ def test_a_filter_lets_pass(text, rows):
             "n is not null",
             "character 3 .*no operator 'is'; here it is available\\(column\\), or not",
         ),
-        ("(len(n) > 1)", r"character 2 .*len\(…\) isn't a function; here it is count"),
+        ("(size(n) > 1)", r"character 2 .*size\(…\) isn't a function; here it is len\(column\)"),
         ("sqrt(n) > 1", r"character 1 .*sqrt\(…\) isn't a function"),
         ("spee.mean > 1", "character 1 .*did you mean speed.mean"),
         ("n > 0 and available(imag)", "character 11 .*did you mean image.available"),
@@ -152,7 +151,6 @@ def test_a_filter_lets_pass(text, rows):
         ("n in (,)", "expected a column, a number"),
         ("n in (1, 2]", r"character 11 .*expected '\)', found '\]'"),
         ("n > -'x'", "expected a number"),
-        ("n > +n", "expected a number"),
         ("n > 1__0", "expected an operator"),
         ("gear == 'it''s'", "expected an operator"),
         ("`n > 1", "unexpected '`'"),
@@ -167,17 +165,17 @@ def test_a_filter_lets_pass(text, rows):
         ("not " * 60 + "moving", "nested more than 50"),
         ("__import__('os').system('x')", r"__import__\(…\) isn't a function|unexpected"),
         ("isfinit(n)", r"character 1 .*isfinit\(…\) isn't a function; did you mean isfinite\?"),
-        ("not nan(n)", r"character 5 .*nan\(…\) isn't a function; did you mean isnan\?"),
+        ("not nan(n)", r"character 5 .*nan\(…\) isn't a function; here it is isnan\(column\)"),
         (
             "sqrt(n) > 1",
-            r"sqrt\(…\) isn't a function; there are available, delta, count, any, all, isfinite, isnan",
+            r"sqrt\(…\) isn't a function; there are available, delta, count, any, all, isfinite, isnan, abs, len",
         ),
         ("n > 1" + " " * 1_000_000, "1000005 characters, more than"),
     ],
 )
 def test_a_wrong_filter_is_refused_with_its_place(text, message):
     with pytest.raises(UsageError, match=message):
-        parse(text).check(TYPES)
+        parse(text).bound(TYPES)
 
 
 def test_a_filter_names_the_columns_it_looks_at():
@@ -188,8 +186,7 @@ def test_a_filter_names_the_columns_it_looks_at():
 @given(st.text("n()<>=!1.0' \"[],-andotirspeavl", max_size=40))
 def test_any_text_is_a_filter_or_refused(text):
     try:
-        found = parse(text)
-        found.check(TYPES)
+        found = parse(text).bound(TYPES)
     except UsageError:
         return
     assert found.mask(COLUMNS, 4).shape == (4,)
@@ -229,11 +226,10 @@ def test_isfinite_and_isnan_look_at_all_lists_of_a_row():
     types = {"paths": ColumnType(np.dtype(np.float32), (None, None), "lists")}
     paths = Lists(np.array([1, math.nan, math.inf, 2], np.float32), counts=[2, 0, 1, 1], lengths=[1] * 4)
     for text, rows in (("isnan(paths)", [0]), ("isfinite(paths)", [1, 3])):
-        found = parse(text)
-        found.check(types)
+        found = parse(text).bound(types)
         assert np.flatnonzero(found.mask({"paths": paths}, 4)).tolist() == rows
     with pytest.raises(UsageError, match=r"takes an index of a vector, this is float32\[\?\]\[\?\]"):
-        parse("isnan(paths[0])").check(types)
+        parse("isnan(paths[0])").bound(types)
 
 
 def column_or(names, constants):
@@ -322,8 +318,7 @@ CONDITIONS = st.recursive(
 @given(CONDITIONS)
 def test_filters_mean_what_plain_python_means(condition):
     text, holds = condition
-    found = parse(text)
-    found.check(TYPES)
+    found = parse(text).bound(TYPES)
     assert found.mask(COLUMNS, 4).tolist() == [holds(row) for row in rows_of(COLUMNS)], text
 
 

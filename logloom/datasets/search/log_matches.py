@@ -58,8 +58,8 @@ def parsed_for(source: RowSource, where: str) -> Filter:
         UsageError: it can't be parsed, or has an unknown name; suggests the nearest.
     """
     try:
-        found = parse(where)
-        found.check({**index_types(source), **source.schema.all, **source.structs}, is_search=True)
+        types = {**index_types(source), **source.schema.all, **source.structs}
+        found = parse(where).bound(types, is_search=True)
     except UsageError as error:
         located = UsageError(f"{source.place}: {error}")
         for note in getattr(error, "__notes__", ()):
@@ -133,7 +133,7 @@ def _gathered(source: RowSource, found: Filter, first: int, stop: int) -> dict[i
         some = slice(sum(counts), sum(counts) + count)
         values = {**columns, **{name: column[some] for name, column in index.items()}}
         for part, leaf in zip(parts, leaves, strict=True):
-            part.append(wb.gather(leaf, values, {**own, **types}))
+            part.append(wb.gather(leaf, values))
         counts.append(count)
     if sum(counts) != stop - first:
         raise DatasetError(f"{source.place}: {sum(counts)} rows of {stop - first}; see `logloom verify`")
@@ -175,7 +175,7 @@ def _as_texts(rows: Any) -> Categories:
 
 def index_types(source: RowSource) -> dict[str, ColumnType]:
     """What can be had without reading rows."""
-    types = {**dict.fromkeys(_TEXTS, STRING), "row": TIMESTAMP}
+    types = {**dict.fromkeys(_TEXTS, STRING), "row": ColumnType(np.dtype(np.int64))}
     if source.stamps is not None:
         types["timestamp"] = TIMESTAMP
     for name, values in source.small.items():

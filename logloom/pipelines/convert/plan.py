@@ -151,7 +151,7 @@ def _filtered(source: RowSource, where: str) -> About:
     about = source.about
     if not where:
         return about
-    parse(where).check({**ROW_KEYS, **source.schema.all})
+    parse(where).bound({**ROW_KEYS, **source.schema.all})
     return replace(about, recipe={**about.recipe, "convert": {**about.recipe["convert"], "where": where}})
 
 

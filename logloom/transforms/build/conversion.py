@@ -106,7 +106,8 @@ class _ConvertedRows:
 
     def __init__(self, job: ConvertJob, log_id: str, part: LogRange):
         self._job, self._log_id, self._part = job, log_id, part
-        self._filter = parse(job.where) if job.where else None
+        types = {**ROW_KEYS, **job.source.schema.all}
+        self._filter = parse(job.where).bound(types) if job.where else None
         # Of a filtered part: what was read, and which rows passed.
         self._read = RowsDigest(job.schema)
         self._passed: list[NDArray[np.bool_]] = []

@@ -31,6 +31,7 @@ from logloom.io.rows.log_ranges import LogRange
 from logloom.io.storage.disk import start_writing
 from logloom.io.storage.step_times import each, step
 from logloom.query.where import parse
+from logloom.schema import TIMESTAMP
 from logloom.statistics.rows import RowStatistics
 from logloom.text import counted
 from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask, place_of, plain
@@ -198,7 +199,8 @@ def plan_part(plan: RowPlan, names: Iterable[str]) -> RowPlan:
     Args:
         names: columns, ages and availabilities among them.
     """
-    filtered = parse(plan.where).columns if plan.where else ()
+    types = {**plan.schema.all, "timestamp": TIMESTAMP}
+    filtered = parse(plan.where).bound(types).columns if plan.where else ()
     inputs = {column.name: column.inputs for column in plan.derived}
     inputs |= {column.name: (column.at,) for column in plan.transforms if column.at}
     wanted: set[str] = set()

@@ -319,9 +319,8 @@ class _RowMaker:
         self._order = ["timestamp", *plan.schema.all]
         self._derived = {d.name: d for d in plan.derived}
         self._unchecked = set(self._derived)
-        self._filter = where.parse(plan.where) if plan.where else None
-        if self._filter is not None:
-            self._filter.check({**plan.schema.all, "timestamp": TIMESTAMP})
+        types = {**plan.schema.all, "timestamp": TIMESTAMP}
+        self._filter = where.parse(plan.where).bound(types) if plan.where else None
         self._splitter = RowSplitter(plan.split) if plan.split is not None else None
 
     def rows(self, part: Piece, ticks: Indices, accounts: _Accounts) -> dict[str, Values]:

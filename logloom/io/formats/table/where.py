@@ -32,11 +32,12 @@ def to_filter(where: str | Sequence[tuple[str, str, Any]], table: d.Description)
         UsageError: the text doesn't parse, or a column isn't in the index.
     """
     found = parse(where) if isinstance(where, str) else all_of(where)
+    units = {name: ctype.unit for name, ctype in table.schema.all.items()}
     types = {
-        name: STRING if dtype == "str" else ColumnType(np.dtype(dtype)) for name, dtype in table.index.items()
+        name: STRING if dtype == "str" else ColumnType(np.dtype(dtype), unit=units.get(name, ""))
+        for name, dtype in table.index.items()
     }
-    found.check({**types, **_vectors(table)})
-    return found
+    return found.bound({**types, **_vectors(table)})
 
 
 def mask(found: Filter, rows: pa.Table, table: d.Description) -> Array:

@@ -340,7 +340,7 @@ def _weights(arrays: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    return any(fnmatch.fnmatchcase(name, one) or one.startswith(f"{name}.") for one in patterns)
 
 
 def _type_of(array: Any, decoding: Decoding) -> ColumnType | None:

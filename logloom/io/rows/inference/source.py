@@ -50,7 +50,7 @@ from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run, Share
 from logloom.io.storage.folders import short_name
 from logloom.io.storage.lru_cache import LruCache
 from logloom.row_splits import COLUMN as SPLIT
-from logloom.schema import NO_AGE, STRING, TIMESTAMP, ColumnType, Schema, base_of
+from logloom.schema import NO_AGE, STRING, TIMESTAMP, ColumnType, Schema, base_of, root_of
 from logloom.values import dataclass
 
 _KEPT_BYTES = 128 << 20  # of rows in memory: reading rows near each other reads each piece once
@@ -411,13 +411,19 @@ def _wanted(raw: RawRows, patterns: Sequence[str] | None) -> list[str] | None:
     made = {name: column_name(name) for name in names}
     keys = {LOG_ID, TIME}.intersection(names)  # read anyway; whether they become columns shows later
     given = [patterns] if isinstance(patterns, str) else patterns
-    others = [pattern for pattern in given if pattern not in keys]
+    others = [_root_of(pattern, made) for pattern in given if pattern not in keys]
     plain = ColumnType(np.dtype("u1"))
     # An availability is wanted by its own name, whatever the column's values turn out to be.
     chosen = {
         base_of(n) for n in Schema(dict.fromkeys(made.values(), plain), (*made.values(),)).select(others)
     }
     return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME, SPLIT)]
+
+
+def _root_of(pattern: str, made: Mapping[str, str]) -> str:
+    """The column of a field that a filter names; other patterns as they are."""
+    is_glob = any(sign in pattern for sign in "*?[")
+    return pattern if is_glob else root_of(pattern, {*made.values()}) or pattern
 
 
 def _merged(

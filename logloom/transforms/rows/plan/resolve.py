@@ -24,7 +24,7 @@ from logloom.recipe.mistakes import Mistake
 from logloom.recipe.sections import TopicTime
 from logloom.resample.policies import POLICIES
 from logloom.row_splits import COLUMN, position_problem, value_problem
-from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
+from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema, root_of
 from logloom.transforms.rows.derive import columns as derive
 from logloom.transforms.rows.frames import is_transform_topic
 from logloom.transforms.rows.notices import Notice, notes_of
@@ -488,10 +488,10 @@ class _Resolving:
 
         parsed = where.parse(rows.where)
         known = {**schema.all, "timestamp": TIMESTAMP}
-        if any(name not in known for name in parsed.columns):
+        if any(root_of(name, known) is None for name in parsed.columns):
             return  # the column has a mistake of its own
         try:
-            parsed.check(known)
+            parsed.bound(known)
         except UsageError as error:
             yield Mistake(("rows", "where"), str(error).removeprefix("where, "))
 
