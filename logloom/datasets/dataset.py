@@ -491,7 +491,8 @@ class Dataset(DatasetView, Generic[Sample]):
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
         """Dtype and shape of each value of a sample, as the first one has them; `log_id` as wide as any.
 
-        Texts and bytes are objects; an axis is None where, by the column's type, rows differ in length.
+        Texts and bytes are objects; an axis is None where, by the column's type, rows differ in length; lists
+        of lists have two such axes.
 
         Raises:
             UsageError: there is no sample, or a value has no fixed shape.
@@ -509,13 +510,15 @@ class Dataset(DatasetView, Generic[Sample]):
         return {key: spec[key] for key in sample}
 
     def _ragged_spec(self, sample: Any) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
-        """Of the columns with one ragged axis, unless functions may have changed their shape."""
+        """Of the columns with ragged axes, unless functions may have changed their shape."""
         if self._row_fns or not all(isinstance(fn, BatchFn) for fn in self._fns):
             return {}
         spec: dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]] = {}
         for name, ctype in self.schema.columns.items():
-            if ctype.kind == "array" and ctype.num_ragged == 1 and name in sample:
+            if ctype.kind in ("array", "lists") and ctype.is_ragged and name in sample:
                 value = sample[name][0] if self.steps_of(name) else sample[name]
+                if ctype.kind == "lists":
+                    value = value[0] if value else self.get_many([0], name)[name][0]
                 if isinstance(value, np.ndarray) and not value.dtype.hasobject:
                     steps = [self.steps_of(name)] if self.steps_of(name) else []
                     spec[name] = value.dtype, (*steps, *ctype.shape)

@@ -68,18 +68,22 @@ class FillTask:
     Attributes:
         number: counts up; jobs below the loader's oldest are not wanted any more.
         segment: number of their memory.
-        row: in the segment, where the first goes.
+        places: (n,) in the segment, where the rows go; ascending.
         indices: (n,) of the rows in the source.
-        step, stride: the rows' steps are step, step + stride, ….
+        step, stride: the step of the row at place p is step + p * stride.
     """
 
     number: int
     segment: int
-    row: int
+    places: range | NDArray[np.int64]
     indices: NDArray[np.int64]
     step: int
     stride: int
     seed: int
+
+    def step_of(self, number: int) -> int:
+        """The step of one of the rows."""
+        return self.step + int(self.places[number]) * self.stride
 
 
 def prepare(row: Mapping[str, Any], fns: Sequence[Fn], seed: list[int]) -> Mapping[str, Any]:
@@ -159,7 +163,8 @@ def column_of(key: str, values: Sequence[Any], dtype: np.dtype[Any], shape: tupl
     """The values of some rows, of a key whose values differ in size, as a column of a batch.
 
     Returns:
-        (n, *shape) objects; of arrays (values, lengths) as `Dataset.get_many` gives them.
+        (n, *shape) objects; of arrays (values, lengths), and of lists of arrays (values, counts, lengths), as
+        `Dataset.get_many` gives them.
 
     Raises:
         ValueError: values aren't what they are in row 0.
@@ -181,15 +186,28 @@ def column_of(key: str, values: Sequence[Any], dtype: np.dtype[Any], shape: tupl
                 for place, one in enumerate(listed) if shape else [((), listed)]:
                     column[(row, place) if shape else row] = _plain(one)
         return column
-    steps = shape.index(None)  # 1 of a window
-    tail = shape[steps + 1 :]
-    arrays = [np.asarray(one) for value in values for one in (value if steps else [value])]
+    steps, axes, tail = _ragged_axes(shape)
+    rows = [one for value in values for one in (value if steps else [value])]
+    nested = axes > 1 and all(isinstance(one, list) for one in rows)
+    arrays = [np.asarray(one) for row in rows for one in (row if nested else [row])]
+    axes = 1 if nested else axes
     for array in arrays:
-        if array.ndim != len(tail) + 1:
+        if array.ndim != len(tail) + axes:
             raise ValueError(_misfit(key, array, str(dtype), shape))
-        check_fits(key, array, dtype, (len(array), *tail))
-    lengths = np.array([len(array) for array in arrays], np.int64).reshape(len(values), *shape[:steps])
-    return np.concatenate(arrays).astype(dtype, copy=False), lengths
+        check_fits(key, array, dtype, (*array.shape[:axes], *tail))
+    lengths = np.array([array.shape[:axes] for array in arrays], np.int64).reshape(len(arrays), axes)
+    lengths = lengths[:, 0] if axes == 1 else lengths
+    joined = np.concatenate([np.empty((0, *tail), dtype), *(array.reshape(-1, *tail) for array in arrays)])
+    form = len(values), *shape[:steps]
+    if nested:
+        return joined, np.array([len(row) for row in rows], np.int64).reshape(form), lengths
+    return joined, lengths.reshape(*form, *lengths.shape[1:])
+
+
+def _ragged_axes(shape: Sequence[int | None]) -> tuple[int, int, Sequence[int | None]]:
+    """How many axes come before the ragged ones (1 of a window), how many are ragged, and those behind."""
+    steps, axes = shape.index(None) if None in shape else 0, shape.count(None)
+    return steps, axes, shape[steps + axes :]
 
 
 def _plain(value: Any) -> Any:
@@ -214,13 +232,13 @@ def varying_column(
     """
     if not isinstance(column, tuple):
         return column_of(key, column, dtype, shape)
-    values, lengths = column
-    steps = shape.index(None) if None in shape else 0
-    tail = shape[steps + 1 :]
-    if dtype.hasobject or lengths.shape != (count, *shape[:steps]):
+    values, lengths, *inner = column
+    steps, axes, tail = _ragged_axes(shape)
+    form = count, *shape[:steps], *([axes] if axes > 1 and not inner else [])
+    if dtype.hasobject or lengths.shape != form:
         raise ValueError(_misfit(key, values, str(dtype), shape))
     check_fits(key, values, dtype, (len(values), *tail))
-    return values.astype(dtype, copy=False), lengths
+    return values.astype(dtype, copy=False), lengths, *inner
 
 
 def joined_columns(pieces: Sequence[Any]) -> Any:
@@ -280,7 +298,7 @@ class Filler:
         Raises:
             RowError: a row failed.
         """
-        progress[0] = job.step
+        progress[0] = job.step_of(0)
         indices = job.indices.tolist()
         unfit = None
         if self._get_columns is not None:
@@ -290,11 +308,11 @@ class Filler:
             self._get_columns = None  # row by row then: it may be slower, but it says which row is to blame
         varying: dict[str, list[Any]] = {key: [] for key in self._varying}
         for number, row in enumerate(self._rows(indices, job)):
-            step = job.step + number * job.stride
+            step = job.step_of(number)
             progress[0] = step
             try:
                 prepared = prepare(row, self._work.fns, [job.seed, step])
-                put(arrays, self._work.spec, job.row + number, prepared)
+                put(arrays, self._work.spec, int(job.places[number]), prepared)
                 for key, (dtype, shape) in self._varying.items():
                     varying[key].append(column_of(key, [prepared[key]], dtype, shape))
             except Exception as error:
@@ -314,7 +332,7 @@ class Filler:
                     raise ValueError(f"__getitems__ gave {len(rows)} rows for {len(indices)} indices")
             except Exception as error:
                 if len(indices) == 1:
-                    raise RowError(indices[0], job.step) from error
+                    raise RowError(indices[0], job.step_of(0)) from error
             else:
                 yield from rows
                 return
@@ -322,15 +340,15 @@ class Filler:
             try:
                 row = self._work.source[index]
             except Exception as error:
-                raise RowError(index, job.step + number * job.stride) from error
+                raise RowError(index, job.step_of(number)) from error
             yield row
 
     def _fill_columns(self, arrays: Mapping[str, Array], job: FillTask) -> tuple[str | None, dict[str, Any]]:
         """Reads columns straight into the batch; gives the reason where that fails, and other columns."""
-        count, varying = len(job.indices), {}
-        stop = job.row + count
+        count, places, varying = len(job.indices), job.places, {}
+        rows = slice(places.start, places.stop) if isinstance(places, range) else places
         plain = {key for key in arrays if self._work.spec[key][0].kind not in "US"}
-        out = {key: arrays[key][job.row : stop] for key in plain}
+        out = {key: arrays[key][rows] for key in plain} if isinstance(rows, slice) else {}
         try:
             columns = self._get_columns(job.indices, out=out)  # type: ignore[misc]
             if odd := sorted(columns.keys() ^ self._work.spec.keys()):
@@ -343,7 +361,7 @@ class Filler:
                 elif columns[key] is not out.get(key):
                     values = np.asarray(columns[key])
                     check_fits(key, values, dtype, (len(job.indices), *shape))
-                    arrays[key][job.row : stop] = values
+                    arrays[key][rows] = values
         except Exception as error:
             return f"{type(error).__name__}: {error}", {}
         return None, varying

@@ -6,8 +6,9 @@ Elsewhere: the order of rows (logloom.datasets.loader.orders), rows into arrays
 (logloom.datasets.loader.shared_memory).
 
 The order of rows is a function of (seed, step) alone: of position p, the epoch is p // n and the row
-`np.random.default_rng([seed, epoch]).permutation(n)[p % n]`. All shards take turns, so `step`, the number of
-rows that all of them took, is the position of all. In a mixture, position p determines the source as well.
+`np.random.default_rng([seed, epoch]).permutation(n)[p % n]`; `RowGroups.permuted` has the order of groups.
+All shards take turns, so `step`, the number of rows that all of them took, is the position of all. In a
+mixture, position p determines the source as well.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -36,16 +37,17 @@ from logloom.datasets.loader.batch_filler import (
     Work,
     explain,
     fills_columns,
-    joined_columns,
     prepare,
     spec_of,
 )
-from logloom.datasets.loader.orders import Order
+from logloom.datasets.loader.orders import Ints, MixedOrder, Order, RowGroups
+from logloom.datasets.loader.row_groups import groups_of, held
 from logloom.datasets.loader.shared_memory import BatchLayout, Segment, SharedArray, Spec, is_fixed
 from logloom.datasets.loader.workers import Done, LoaderError, Workers
 from logloom.datasets.mixing.mixture import MixedRows, Mixture, check_pins, pins_of
+from logloom.digests import digest_of
 from logloom.errors import UsageError
-from logloom.io.rows.batches import to_tensors
+from logloom.io.rows.batches import scattered, to_tensors
 
 __all__ = ["Loader", "LoaderError", "SharedArray", "torch_dataset"]
 
@@ -59,16 +61,18 @@ class _PendingBatch:
     def __init__(self, arrays: dict[str, Array], lease: Callable[[], Any]):
         self.arrays, self.lease = arrays, lease
         self.pending: set[int] = set()
-        self.columns: dict[int, dict[str, Any]] = {}  # whose values differ in size, by their job
+        # Whose values differ in size: their places and columns, by their job.
+        self.columns: dict[int, tuple[Ints, dict[str, Any]]] = {}
         self.failure: str | None = None
 
     def whole(self, spec: Spec) -> dict[str, Any]:
         """All columns, once nothing is pending."""
-        pieces = [self.columns[job] for job in sorted(self.columns)]
-        return {
-            key: self.arrays[key] if key in self.arrays else joined_columns([one[key] for one in pieces])
-            for key in spec
-        }
+        parts = [self.columns[job] for job in sorted(self.columns)]
+        found = parts[0][1] if parts else {}
+        if len(parts) > 1:
+            windows = [key for key, (_, shape) in spec.items() if None in shape and shape[0] is not None]
+            found = scattered(parts, sum(len(places) for places, _ in parts), None, windows)
+        return {key: self.arrays[key] if key in self.arrays else found[key] for key in spec}
 
 
 def _one_of(batch: int | None, batch_size: int | None) -> int:
@@ -84,7 +88,8 @@ class Loader:
 
     A batch is a dict of arrays (batch, *shape) in memory shared with the workers. It stays as it is for as
     long as any of its arrays is used; then the memory is used again. Texts and bytes, of any length, are
-    arrays of objects, and ragged columns of a dataset (values, lengths), as `Dataset.get_many` gives them.
+    arrays of objects. Ragged columns of a dataset are (values, lengths), and lists of lists (values, counts,
+    lengths), as `Dataset.get_many` gives them.
     Several threads may call `next`: each batch is given to one of them, in the order of the calls.
 
     Examples:
@@ -110,7 +115,7 @@ class Loader:
         source: Any,
         batch: int | None = None,
         fns: Sequence[Callable[..., Any]] = (),
-        shuffle: bool = True,
+        shuffle: bool | Literal["groups"] = True,
         prefetch: int = 10,
         workers: int | None = None,
         recycle_after: bool | int = False,
@@ -120,6 +125,7 @@ class Loader:
         seed: int = 0,
         *,
         batch_size: int | None = None,
+        shuffle_groups: int = 8,
     ):
         """Starts nothing yet.
 
@@ -131,19 +137,26 @@ class Loader:
             fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict. Spawned
                 workers get lambdas and local functions by value (cloudpickle), the source's too.
             shuffle: a fresh permutation of all rows in each epoch (of each source); else their own order.
+                "groups" reads each row group once an epoch: groups come in a random order, and the rows of
+                each `shuffle_groups` of them in a random order, before those of the next ones. It needs rows
+                that `open` gave, or a mixture.
             prefetch: batches that are prepared ahead.
             workers: processes; None for one for each CPU of this process; 0 does everything in this one.
             recycle_after: reuse a batch's memory after this many more batches, even if it is still used.
             shard_id, num_shards: this loader takes every `num_shards`-th row of the order.
             mp: a multiprocessing context, or the name of a start method; fork where there is one.
             seed: of the order, and handed to `fns`.
+            shuffle_groups: row groups (of each source) that are shuffled together. All workers together keep
+                fewer than shuffle_groups + workers of them in memory, in the columns of the source, and of
+                windows the rows around; no more than `shuffle_groups` workers (for each source) are started.
 
         Raises:
-            UsageError: a number is out of range, or the source is empty.
+            UsageError: a number is out of range, the source is empty, or has no row groups.
         """
         self.source = source.rows if isinstance(source, Mixture) else source
         self.batch, self.fns = _one_of(batch, batch_size), tuple(fns)
         self.shuffle, self.prefetch, self.seed = shuffle, operator.index(prefetch), operator.index(seed)
+        self.shuffle_groups = operator.index(shuffle_groups)
         self.shard_id, self.num_shards = operator.index(shard_id), operator.index(num_shards)
         self.recycle_after = int(recycle_after)
         self.length = len(source)
@@ -152,10 +165,17 @@ class Loader:
         method = "fork" if sys.platform == "linux" else "spawn"
         self._context = multiprocessing.get_context(mp or method) if isinstance(mp, str | None) else mp
         self._mixture = source if isinstance(source, Mixture) else None
-        self._order = Order(self.length, shuffle) if self._mixture is None else self._mixture.order(shuffle)
+        self._groups = self._found_groups() if shuffle == "groups" else ()
+        if self._groups:
+            self._num_workers = min(self._num_workers, self.shuffle_groups * len(self._groups))
+        pool = self.shuffle_groups
+        if self._mixture is None:
+            self._order: Order | MixedOrder = Order(self.length, bool(shuffle), *self._groups, pool=pool)
+        else:
+            self._order = self._mixture.order(bool(shuffle), self._groups, pool)
         self.consumed = self._requested = self._next_job = 0
         self._batches: collections.deque[_PendingBatch] = collections.deque()
-        self._jobs: dict[int, list[_PendingBatch]] = {}
+        self._jobs: dict[int, tuple[FillTask, list[_PendingBatch]]] = {}
         self._segments: dict[int, Segment] = {}
         self._next_segment = 0
         self._free: collections.deque[int] = collections.deque()
@@ -165,6 +185,17 @@ class Loader:
         self._close_workers: Callable[[], Any] | None = None
         self._closed, self._failure = False, ""
         self._lock = threading.RLock()
+
+    def _found_groups(self) -> list[RowGroups]:
+        """The row groups of the source, or of each source of a mixture."""
+        if isinstance(self.source, MixedRows):
+            return [groups_of(part) for part in self.source.parts.values()]
+        if isinstance(self.source, Dataset):
+            return [groups_of(self.source)]
+        raise UsageError(
+            f"Loader: shuffle='groups': a {type(self.source).__name__} has no row groups; pass rows of "
+            "logloom.open or a mixture, or shuffle=True"
+        )
 
     def _check_numbers(self) -> None:
         if self.length < 1:
@@ -176,9 +207,12 @@ class Loader:
             ("recycle_after", self.recycle_after, 0),
             ("num_shards", self.num_shards, 1),
             ("seed", self.seed, 0),
+            ("shuffle_groups", self.shuffle_groups, 1),
         ):
             if value < least:
                 raise UsageError(f"Loader: {name}={value}: out of range; it is at least {least}")
+        if isinstance(self.shuffle, str) and self.shuffle != "groups":
+            raise UsageError(f"Loader: shuffle={self.shuffle!r}: unknown; pass True, False or 'groups'")
         if not 0 <= self.shard_id < self.num_shards:
             raise UsageError(
                 f"Loader: shard_id={self.shard_id}: out of range; it is from 0 to {self.num_shards - 1} with "
@@ -190,7 +224,8 @@ class Loader:
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
         """Dtype and shape of a row's values, {key: (dtype, shape)}, as row 0 has them after `fns`.
 
-        Texts and bytes are objects; an axis is None where rows of a dataset differ in length.
+        Texts and bytes are objects; an axis is None where rows of a dataset differ in length, and lists of
+        lists have two such axes.
         """
         if isinstance(self.source, Dataset | MixedRows) and not self.fns:
             return self.source.spec
@@ -199,10 +234,14 @@ class Loader:
     @cached_property
     def _pins(self) -> dict[str, Any]:
         """What the order of rows follows from, beside step and seed."""
+        shuffle: dict[str, Any] = {"shuffle": bool(self.shuffle)}
+        if self._groups:
+            digest = digest_of([groups.digest for groups in self._groups])[:32]
+            shuffle = {"shuffle": "groups", "groups": {"pool": self.shuffle_groups, "digest": digest}}
         if self._mixture is not None:
-            return {"shuffle": bool(self.shuffle), "mix": self._mixture.pins}
+            return {**shuffle, "mix": self._mixture.pins}
         if isinstance(self.source, Dataset):
-            return {"shuffle": bool(self.shuffle), "dataset": pins_of(self.source)}
+            return {**shuffle, "dataset": pins_of(self.source)}
         return {}
 
     @cached_property
@@ -265,7 +304,8 @@ class Loader:
         """Where the batches taken so far end: {"step", "seed"}, for `load` of any shard of any number.
 
         Of a dataset that `open` gave also "shuffle" and "dataset": its version, the number of its rows, and a
-        digest of which rows they are; of a mixture "mix", the same and the share of each source.
+        digest of which rows they are; of a mixture "mix", the same and the share of each source. With
+        shuffle="groups" also "groups": how many are shuffled together, and a digest of which rows each has.
         """
         return {"step": self.consumed, "seed": self.seed, **self._pins}
 
@@ -325,7 +365,10 @@ class Loader:
         self._check_open()
         if self._workers is not None or self._filler is not None:
             return
-        work = Work(self.source, self.fns, self.spec, self._together * self.batch)
+        source = self.source
+        if self._groups:
+            source = held(source, self._groups, -(-self.shuffle_groups // max(1, self._num_workers)))
+        work = Work(source, self.fns, self.spec, self._together * self.batch)
         if self._num_workers == 0:
             self._filler = Filler(work)
             return
@@ -340,31 +383,41 @@ class Loader:
         positions = offset + self.num_shards * np.arange(rows, dtype=np.int64)
         indices = self._order.rows(positions, self.seed)
         self._requested += rows * self.num_shards
-        # Whole batches to a worker, unless there are more workers than batches.
-        parts = min(self.batch, -(-self._num_workers // (self.prefetch + 1)) or 1)
-        bounds = [rows * part // parts for part in range(parts + 1)]
-        for start, stop in itertools.pairwise(bounds):
-            first = offset + self.num_shards * start
-            job = FillTask(
-                self._next_job, name, start, indices[start:stop], first, self.num_shards, self.seed
-            )
+        for worker, places in self._divided(positions):
+            own = indices[places.start : places.stop] if isinstance(places, range) else indices[places]
+            job = FillTask(self._next_job, name, places, own, offset, self.num_shards, self.seed)
             self._next_job += 1
             for batch in batches:
                 batch.pending.add(job.number)
-            self._jobs[job.number] = batches
+            self._jobs[job.number] = job, batches
             if self._workers is not None:
-                self._workers.submit(job, self._segments[name])
+                self._workers.submit(job, self._segments[name], worker)
             else:
                 self._do(job, batches[0])
         self._batches += batches
 
+    def _divided(self, positions: Ints) -> Iterator[tuple[int | None, range | Ints]]:
+        """Divide rows among workers: (its number, or None for any, places of rows) for each job."""
+        rows = len(positions)
+        if self._groups and self._num_workers > 1:  # each group to one worker, which alone reads it
+            workers = self._order.lanes(positions, self.seed) % self._num_workers
+            for worker in np.unique(workers).tolist():
+                yield worker, np.flatnonzero(workers == worker)
+            return
+        # Whole batches to a worker, unless there are more workers than batches.
+        parts = min(self.batch, -(-self._num_workers // (self.prefetch + 1)) or 1)
+        bounds = [rows * part // parts for part in range(parts + 1)]
+        for start, stop in itertools.pairwise(bounds):
+            yield None, range(start, stop)
+
     def _do(self, job: FillTask, batch: _PendingBatch) -> None:
         assert self._filler is not None
-        failure, columns = None, {}
+        failure: tuple[int, str] | None = None
+        columns: dict[str, Any] = {}
         try:
             columns = self._filler.fill(batch.arrays, job, np.zeros(1, np.int64))
         except RowError as error:
-            failure = (0, explain(error))
+            failure = int(job.places[0]), explain(error)
         self._done(Done(job.number, failure, self._filler.remark, columns))
 
     def _collect(self, batch: _PendingBatch) -> None:
@@ -376,14 +429,14 @@ class Loader:
         if done.remark is not None and not self._warned:
             self._warned = True
             warnings.warn(done.remark, stacklevel=2)
-        batches = self._jobs.pop(done.job)
+        job, batches = self._jobs.pop(done.job)
         for batch in batches:
             batch.pending.discard(done.job)
         if done.columns:
-            batches[0].columns[done.job] = done.columns
+            batches[0].columns[done.job] = np.asarray(job.places), done.columns
         if done.failure is not None:
-            row, failure = done.failure
-            for batch in batches[row // self.batch :]:  # those before it are whole
+            place, failure = done.failure
+            for batch in batches[place // self.batch :]:  # those before it are whole
                 batch.failure = batch.failure or failure
 
     def _new_batches(self) -> tuple[int, list[_PendingBatch]]:

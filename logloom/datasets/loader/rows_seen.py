@@ -5,19 +5,25 @@ Elsewhere: the order itself (logloom.datasets.loader.orders).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.loader.orders import Order
+from logloom.datasets.loader.row_groups import groups_of
 from logloom.datasets.mixing.mixture import Mixture
 from logloom.errors import UsageError
 from logloom.io.rows.chain import grouped
 
 
 def rows_seen(
-    rows: Dataset[Any] | Mixture, steps: range, *, seed: int = 0, shuffle: bool = True
+    rows: Dataset[Any] | Mixture,
+    steps: range,
+    *,
+    seed: int = 0,
+    shuffle: bool | Literal["groups"] = True,
+    shuffle_groups: int = 8,
 ) -> list[dict[str, Any]]:
     """Name the rows that a Loader gives at some steps, over all its shards.
 
@@ -36,7 +42,7 @@ def rows_seen(
         rows: what the Loader was given: a dataset, filtered, split and windowed alike, or a mixture.
         steps: positions, as a Loader's state counts them.
         seed: of the Loader.
-        shuffle: whether the Loader shuffles.
+        shuffle, shuffle_groups: of the Loader.
 
     Returns:
         For each step a dict of "step", "source" (of a mixture), "log_id", "timestamp", "split" and "row", the
@@ -50,12 +56,14 @@ def rows_seen(
     positions = np.fromiter(steps, np.int64, len(steps))
     if isinstance(rows, Mixture):
         parts = rows.rows.parts
-        numbers = rows.order(shuffle).rows(positions, seed)
+        groups = [groups_of(part) for part in parts.values()] if shuffle == "groups" else []
+        numbers = rows.order(bool(shuffle), groups, shuffle_groups).rows(positions, seed)
     else:
         if not len(rows):
             raise UsageError(f"{rows.place}: no rows")
         parts = {"": rows}
-        numbers = Order(len(rows), shuffle).rows(positions, seed)
+        own = groups_of(rows) if shuffle == "groups" else None
+        numbers = Order(len(rows), bool(shuffle), own, shuffle_groups).rows(positions, seed)
     seen: list[dict[str, Any]] = [{} for _ in steps]
     bounds = np.cumsum([0, *map(len, parts.values())], dtype=np.int64)
     names = list(parts)

@@ -38,7 +38,7 @@ class Done(NamedTuple):
     """A job that came back.
 
     Attributes:
-        failure: which of its rows failed, counted from 0, and why; those before it are in the batch.
+        failure: the place of the row that failed, and why; the job's rows before it are in the batch.
         remark: of the worker, see `Filler`.
         columns: whose values differ in size, see `Filler.fill`; from a worker to us perhaps `Packed`.
     """
@@ -173,12 +173,16 @@ class Workers:
         connection.send(("segment", name, segment.nbytes))
         reduction.send_handle(connection, segment.descriptor, self._processes[number].pid)
 
-    def submit(self, job: FillTask, segment: Segment) -> None:
-        """Give a job to the least busy worker; `wait` reports dead ones."""
+    def submit(self, job: FillTask, segment: Segment, worker: int | None = None) -> None:
+        """Give a job to a worker; `wait` reports dead ones.
+
+        Args:
+            worker: its number; None for the least busy one.
+        """
         alive = [number for number in range(len(self._jobs)) if number not in self._dead]
-        number = min(alive or self._dead, key=lambda n: len(self._jobs[n]))
+        number = min(alive or self._dead, key=lambda n: len(self._jobs[n])) if worker is None else worker
         self._jobs[number][job.number] = job
-        if not alive:
+        if number in self._dead:
             return
         try:
             if job.segment not in self._known[number]:
@@ -249,13 +253,14 @@ class Workers:
         where = "while it had nothing to do"
         for job in self._jobs[number].values():
             offset, odd = divmod(step - job.step, job.stride)
-            if step != _IDLE and not odd and 0 <= offset < len(job.indices):
-                where = f"at row {job.indices[offset]} (step {step})"
+            if step != _IDLE and not odd and offset in job.places:
+                row = job.indices[list(job.places).index(offset)]
+                where = f"at row {row} (step {step})"
                 break
         else:
             if self._jobs[number]:
                 job = next(iter(self._jobs[number].values()))
-                where = f"before row {job.indices[0]} (step {job.step})"
+                where = f"before row {job.indices[0]} (step {job.step_of(0)})"
         return LoaderError(
             f"worker {number} (process {process.pid}) {how} {where}; out of memory, or a crash in native "
             "code? The state from save() resumes where the last batch ended"

@@ -20,7 +20,7 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.caching import cached_property
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.loader.orders import Ints, MixedOrder, shares_of
+from logloom.datasets.loader.orders import Ints, MixedOrder, RowGroups, shares_of
 from logloom.datasets.mixing.concatenation import common_schema
 from logloom.datasets.views import positions as views
 from logloom.datasets.views.column_choice import given_names, is_many
@@ -246,8 +246,11 @@ class Mixture:
         numbers = np.sort(self._numbers(np.arange(len(self))))
         return stats_of(self.rows.taken(numbers), columns)
 
-    def order(self, shuffle: bool = True) -> MixedOrder:
+    def order(self, shuffle: bool = True, groups: Sequence[RowGroups] = (), pool: int = 1) -> MixedOrder:
         """Which of `rows` come at which positions; without `shuffle` each source's in their own order.
+
+        Args:
+            groups, pool: of each source, see `MixedOrder`.
 
         Raises:
             UsageError: only some positions were chosen, which have no order without an end.
@@ -257,7 +260,8 @@ class Mixture:
                 "these are some positions of a mixture, and a Loader goes on behind its last: give it the "
                 "whole mixture, or give torch's DataLoader these"
             )
-        return MixedOrder(self.rows.lengths, self._shares, shuffle, self._repeat, self._seed)
+        own = self.rows.lengths, self._shares, shuffle, self._repeat, self._seed
+        return MixedOrder(*own, groups, pool)
 
     @property
     def _positions(self) -> views.Rows:
@@ -320,6 +324,10 @@ class MixedRows:
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_joined"}
+
+    def with_parts(self, parts: Mapping[str, Dataset[Any]]) -> MixedRows:
+        """The same rows from other datasets that have them."""
+        return MixedRows(parts, self._key)
 
     @property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
@@ -478,7 +486,7 @@ def check_pins(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     Args:
         state: of a loader; step and seed alone fit any rows but a mixture.
         own: {"shuffle", "mix": `Mixture.pins`} of a mixture, {"shuffle", "dataset": `pins_of`} of a dataset,
-            {} of other sources.
+            {} of other sources; "groups" beside them where `shuffle` is.
 
     Raises:
         UsageError: they don't; the message has the differences and a remedy.
@@ -489,8 +497,16 @@ def check_pins(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     if not there:
         return
     before, now = _flat(state[there], there), _flat(own[there], there)
-    if isinstance(state.get("shuffle"), bool):
+    if isinstance(state.get("shuffle"), bool | str):
+        if "groups" in (state["shuffle"], own["shuffle"]) and state["shuffle"] != own["shuffle"]:
+            raise UsageError(
+                f"this is the state of a loader with shuffle={state['shuffle']!r}, not "
+                f"shuffle={own['shuffle']!r}: rows would come twice, or not at all; pass "
+                f"shuffle={state['shuffle']!r}, or begin anew without load()"
+            )
         before["shuffle"], now["shuffle"] = state["shuffle"], own["shuffle"]
+    before |= _flat_groups(state)
+    now |= _flat_groups(own)
     differ = [key for key in {**before, **now} if before.get(key) != now.get(key)]
     if differ:
         changes = "; ".join(f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:10])
@@ -503,6 +519,13 @@ def check_pins(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
 
 def _kind_of(pins: Mapping[str, Any]) -> str:
     return next((kind for kind in ("mix", "dataset") if pins.get(kind) is not None), "")
+
+
+def _flat_groups(pins: Mapping[str, Any]) -> dict[str, Any]:
+    groups = pins.get("groups")
+    if not isinstance(groups, Mapping):
+        return {}
+    return {"shuffle_groups": groups.get("pool"), "digest of the row groups": groups.get("digest")}
 
 
 def _flat(pins: Any, kind: str) -> dict[str, Any]:

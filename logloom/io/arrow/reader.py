@@ -100,6 +100,10 @@ class TableReader(RowSource):
     def __len__(self) -> int:
         return int(self._bounds[-1])
 
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        """See `RowSource.group_bounds`."""
+        return self._bounds
+
     def content(self) -> tuple[str, int]:
         """Identifies the file and its bytes; see `content_of` (logloom.io.storage.folders)."""
         return content_of(self._store, [self._name])

@@ -21,7 +21,7 @@ from logloom.digests import digest_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.log_ranges import Ints, LogRange, SourceLog, Stretches, end_to_end
-from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share, joined_bounds
 from logloom.io.storage.folders import content_of, walk
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
@@ -84,6 +84,11 @@ class ChainedSource(RowSource):
         first = self._parts[0].small if self._parts else {}
         names = [name for name in first if all(name in part.small for part in self._parts)]
         return {name: np.concatenate([part.small[name] for part in self._parts]) for name in names}
+
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        """See `RowSource.group_bounds`: those of each part."""
+        own = ahead(lambda opened: opened().group_bounds(names), self._every_part(), _THREADS)
+        return joined_bounds(own)
 
     @cached_property
     def _joined(self) -> RowSource | None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
+import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,9 @@ BLOCK_BYTES = 64 << 20
 Columns = Sequence[str] | None  # names or globs; the meaning of None is that of each function
 Run = tuple[Sequence[str], Array, Mapping[str, Values]]  # log_ids, timestamps and columns of some rows
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
+_GROUP_ROWS = 1024
+_GROUP_BYTES = 8 << 20
+_VARYING_BYTES = 64 << 10  # about what a picture or a list takes, where only its type is known
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,21 @@ class RowSource(abc.ABC):
     def small(self) -> Mapping[str, Array]:
         """Columns that are in memory anyway, (rows,) each."""
         return {}
+
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        """(G + 1,) where groups of rows begin that are best read together; found without reading values.
+
+        By default ranges of about 8 MiB by the types of columns, and of 1,024 rows at most.
+
+        Args:
+            names: of the columns to read, each in the schema.
+        """
+        return row_ranges(len(self), self._row_bytes(names))
+
+    def _row_bytes(self, names: Sequence[str]) -> int:
+        """About how many bytes a row takes, by the types of columns."""
+        types = self.schema.all
+        return sum(_size_of(types[name]) for name in names)
 
     def __len__(self) -> int:
         return self.stretches.num_rows
@@ -392,6 +411,34 @@ class RowSource(abc.ABC):
     def __getstate__(self) -> dict[str, Any]:
         made = _cached_names(type(self))
         return {key: value for key, value in self.__dict__.items() if key not in made}
+
+
+def row_ranges(num_rows: int, row_bytes: float, chunk: int = 1) -> Ints:
+    """(G + 1,) bounds of ranges of about 8 MiB, of 1,024 rows at most; of whole chunks, of one at least.
+
+    Args:
+        row_bytes: of a row, about.
+        chunk: rows that are read together anyway.
+    """
+    step = min(_GROUP_ROWS, int(_GROUP_BYTES // max(1, row_bytes)))
+    step = max(1, step // chunk) * chunk
+    return np.append(np.arange(0, num_rows, step, dtype=np.int64), num_rows)
+
+
+def joined_bounds(bounds: Iterable[Ints]) -> Ints:
+    """The bounds of ranges of several sources, one after the other; each has its own, from 0."""
+    found = [np.zeros(1, np.int64)]
+    for own in bounds:
+        found.append(own[1:] + found[-1][-1:])
+    return np.concatenate(found)
+
+
+def _size_of(ctype: ColumnType) -> int:
+    """About how many bytes a value takes."""
+    if ctype.kind == "string":
+        return ctype.dtype.itemsize
+    count = math.prod(axis or 1 for axis in ctype.shape)
+    return max(_VARYING_BYTES * ctype.is_ragged, ctype.dtype.itemsize * count)
 
 
 def shares_of(stretches: Stretches) -> list[Share]:

@@ -37,7 +37,7 @@ from logloom.io.formats.parquet.foreign_files import open_parquet
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.chain import grouped
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches, parts_of
-from logloom.io.rows.sources import BLOCK_BYTES, About, DatasetSource, batched, check_count
+from logloom.io.rows.sources import BLOCK_BYTES, About, DatasetSource, batched, check_count, joined_bounds
 from logloom.io.storage.files import File
 from logloom.io.storage.folders import content_of, files_below
 from logloom.io.storage.lru_cache import LruCache
@@ -180,6 +180,12 @@ class LeRobotReader(DatasetSource):
         return int(self._shown[np.searchsorted(self._shown, row, side="right")])
 
     # --- rows -------------------------------------------------------------------------------------------
+
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        """See `RowSource.group_bounds`: row groups; ranges where there is video, or another order."""
+        if self._order is not None or not {*self.videos}.isdisjoint(names):
+            return super().group_bounds(names)
+        return joined_bounds(map(self._group_bounds, range(len(self._episodes.files))))
 
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         """See `RowSource.take`; each row group that is touched is read once."""

@@ -41,7 +41,7 @@ from logloom.io.formats.table.write.part_writer import (
 from logloom.io.formats.unit_summary import check_unit
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.sources import BLOCK_BYTES, RowSource, values_of
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource, row_ranges, values_of
 from logloom.io.storage.known_files import is_checked
 from logloom.io.storage.metadata import Count, Name
 from logloom.schema import Schema
@@ -145,6 +145,10 @@ class BlockReader(RowSource):
 
     def __len__(self) -> int:
         return len(self.loader)
+
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        """See `RowSource.group_bounds`: ranges, by the bytes of a row as stored."""
+        return row_ranges(len(self), self.loader.explain(names).bytes if len(self) else 0)
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         get_row = self.loader.get_row  # a local chunk takes about as long as finding the loader

@@ -28,7 +28,7 @@ from logloom.io.rows.inference.files import LOG_ID, DatasetPiece, RawRows, absen
 from logloom.io.rows.inference.files import Batch as RawBatch
 from logloom.io.rows.inference.types import RawColumn, UnfitValuesError
 from logloom.io.rows.log_ranges import Ints, Stretches
-from logloom.io.rows.sources import RowSource
+from logloom.io.rows.sources import RowSource, joined_bounds, row_ranges
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.folders import content_of, files_below
 from logloom.io.storage.store import Store
@@ -195,6 +195,16 @@ class ArraysSource(RowSource, RawRows):
     def stamps(self) -> None:
         return None
 
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        """See `RowSource.group_bounds`: whole chunks, or shards, of the array whose chunks are largest."""
+        bounds = []
+        for arrays in self._groups.values():
+            named = [arrays[name] for name in names] or list(arrays.values())
+            largest = max(named, key=lambda array: _row_bytes(array) * _entries(array))
+            rows, row_bytes = int(largest.shape[0]), sum(map(_row_bytes, named))
+            bounds.append(row_ranges(rows, row_bytes, max(1, _entries(largest))))
+        return joined_bounds(bounds)
+
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         paths = list(self._groups)
         found = [
@@ -333,9 +343,14 @@ def _row_bytes(array: Any) -> int:
     return size
 
 
+def _entries(array: Any) -> int:
+    """How many rows are stored together."""
+    return int((array.shards or array.chunks)[0])
+
+
 def _weights(arrays: Mapping[str, Any]) -> tuple[int, int]:
     """The most rows that are stored together, and the bytes of one."""
-    rows = max(int((array.shards or array.chunks)[0]) for array in arrays.values())
+    rows = max(map(_entries, arrays.values()))
     return max(1, rows), max(1, sum(map(_row_bytes, arrays.values())))
 
 

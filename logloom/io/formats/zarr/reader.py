@@ -24,7 +24,7 @@ from logloom.io.formats.zarr.layout import ArrayLayout
 from logloom.io.rows.batches import Batch, rows_of, tuple_of
 from logloom.io.rows.flat_lists import LENGTHS, lengths_name
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches, parts_of
-from logloom.io.rows.sources import BLOCK_BYTES, DatasetSource, check_count
+from logloom.io.rows.sources import BLOCK_BYTES, DatasetSource, check_count, joined_bounds, row_ranges
 from logloom.io.storage.folders import content_of, files_below
 from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.metadata import parsed, without_number
@@ -109,6 +109,11 @@ class ZarrReader(DatasetSource):
         logs = map(self.log, self._own.log_ids)
         found: list[Any] = [log.take("timestamp", TIMESTAMP, np.arange(len(log))) for log in logs]
         return np.concatenate([np.empty(0, np.int64), *found])
+
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        """See `RowSource.group_bounds`: whole chunks of the column whose chunks are largest."""
+        row_bytes = self._row_bytes(names)
+        return joined_bounds(self.log(log_id).group_bounds(names, row_bytes) for log_id in self._own.log_ids)
 
     @cached_property
     def _logs(self) -> dict[str, LogReader]:
@@ -255,6 +260,14 @@ class LogReader:
 
     def __len__(self) -> int:
         return self._rows
+
+    def group_bounds(self, names: Sequence[str], row_bytes: int) -> Ints:
+        """(G + 1,) bounds of whole chunks of the named column whose chunks are largest."""
+        kinds = arrays_of(self.schema).values()
+        own = [kind.name for kind in kinds if kind.column in names and kind.axis == "rows"]
+        stored = [self.arrays[name].layout for name in own]
+        largest = max(stored, key=lambda layout: layout.chunk_bytes, default=None)
+        return row_ranges(self._rows, row_bytes, 1 if largest is None else largest.chunk)
 
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
         """Rows [start, stop) of the named columns as blocks of about `max_bytes`."""

@@ -46,7 +46,7 @@ from logloom.io.rows.inference.types import (
     stacked,
 )
 from logloom.io.rows.log_ranges import DAMAGE, Ints, LogRange, SourceLog, Stretches
-from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run, Share
+from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run, Share, joined_bounds, row_ranges
 from logloom.io.storage.folders import short_name
 from logloom.io.storage.lru_cache import LruCache
 from logloom.row_splits import COLUMN as SPLIT
@@ -122,6 +122,14 @@ class SurveyedSource(RowSource):
     @cached_property
     def stamps(self) -> Ints | None:
         return super().stamps if self.has_stamps else None
+
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        """See `RowSource.group_bounds`: the pieces, or ranges of a piece if rows are read one by one."""
+        bounds = []
+        for piece, group in itertools.groupby(self._learnt.runs, lambda run: run.piece):
+            rows = sum(run.rows for run in group)
+            bounds.append(row_ranges(rows, piece.size / rows) if self._raw.is_direct else np.array([0, rows]))
+        return joined_bounds(bounds)
 
     def _runs(self, rows: Ints, names: Sequence[str]) -> Iterator[Run]:
         """Read each piece that has some of the rows once."""
