@@ -44,6 +44,8 @@ class Part(NamedTuple):
 
     Attributes:
         outputs: formats of datasets (`logloom.io.formats.interface.Format`).
+        folders: kinds of datasets that open and convert, but are no outputs
+            (`logloom.io.formats.interface.FolderKind`).
         logs: kinds of logs (`logloom.io.logs.opening.Kind`).
         decoders: of messages, by encoding (`logloom.io.logs.messages.raw_messages.Decoder`).
         importers: of labels, by tool (`logloom.io.labels.tools.image_labels.LabelImporter`).
@@ -58,6 +60,7 @@ class Part(NamedTuple):
     """
 
     outputs: Mapping[str, str] = _NOTHING
+    folders: Mapping[str, str] = _NOTHING
     logs: Mapping[str, str] = _NOTHING
     decoders: Mapping[str, str] = _NOTHING
     importers: Mapping[str, str] = _NOTHING
@@ -72,6 +75,7 @@ class Part(NamedTuple):
 
 _WORDS = {
     "outputs": "output",
+    "folders": "kind of dataset",
     "logs": "kind of log",
     "decoders": "decoder of messages",
     "importers": "importer of labels",
@@ -86,11 +90,12 @@ _WORDS = {
 # Of objects of other packages, what logloom uses; the other members of a format have a default.
 _MEMBERS = {
     "outputs": ("name", "semantics", "Options", "check", "writer", "reader"),
+    "folders": ("name", "recognises", "rows", "typed_rows"),
     "logs": ("name", "suffixes", "matches", "open"),
     "decoders": ("column_type", "time_source", "header_time", "check", "take"),
     "engines": ("__enter__", "__exit__", "submit"),
 }
-_OBJECTS = ("outputs", "logs")  # all others are called, and may be classes
+_OBJECTS = ("outputs", "folders", "logs")  # all others are called, and may be classes
 _FORMAT = "logloom.io.formats.interface.Format"
 
 
@@ -331,13 +336,13 @@ def familiar_output(name: str) -> str:
     return next((part.familiar[name] for part in installed().values() if name in part.familiar), "")
 
 
-def broken_note(what: str) -> str:
+def broken_note(*fields: str) -> str:
     """A list of broken parts that may offer something, for the end of a message; "" if there are none.
 
     Args:
-        what: a field of `Part`: "outputs".
+        fields: of `Part`: "outputs".
     """
-    lines = dict.fromkeys(map(str, broken(what)))
+    lines = dict.fromkeys(map(str, broken(*fields)))
     return f". Broken parts, which may offer it: {'; '.join(lines)}" if lines else ""
 
 

@@ -32,7 +32,7 @@ def open_foreign(
     """Open a dataset; if its files don't declare all types, read it once to infer them.
 
     Args:
-        uri: of a folder, or of a single .tar or .parquet file, or of many in braces (train-{000..099}.tar).
+        uri: of a folder, or of a single .tar, .parquet or .arrow file, or of many in braces (train-{000..099}.tar).
         kind: one of `kinds`; None detects it by the files.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         columns: names or globs of columns to read, so that others can't cause errors; all by default.
@@ -50,14 +50,16 @@ def open_foreign(
     store = Store.at(uri, storage_options)
     found = kinds()
     if kind is not None and kind not in found:
-        raise UsageError(f"--from {kind!r}: there are {', '.join(found)}{parts.broken_note('outputs')}")
+        raise UsageError(
+            f"--from {kind!r}: there are {', '.join(found)}{parts.broken_note('outputs', 'folders')}"
+        )
     if kind is None:
         check_not_of_root(store)
     form = found[kind] if kind is not None else kind_of(store)
     if form is None:
         what = (
             f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
-            f"{parts.broken_note('outputs')}"
+            f"{parts.broken_note('outputs', 'folders')}"
         )
         raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
     return form.typed_rows(store, columns, num_workers=num_workers, on_error=on_error)
@@ -65,7 +67,7 @@ def open_foreign(
 
 def kinds() -> dict[str, FolderKind]:
     """All kinds of folders that can be opened, by name, in the order in which they are tried."""
-    found: list[FolderKind] = [*formats()]
+    found: list[FolderKind] = [*formats(), *(kind for _, kind in parts.usable("folders"))]
     return {form.kind or form.name: form for form in sorted(found, key=lambda form: form.is_generic)}
 
 

@@ -1,0 +1,271 @@
+"""Arrow IPC files of any origin as rows: streams and files with a footer, such as Feather (version 2).
+
+Here: `ArrowFiles`, and `ArrowFile`, the record batches of one file.
+Elsewhere: which files belong to a dataset, and types of its features (saved_datasets), Arrow's types as
+column types (logloom.io.arrow.columns).
+
+Local files are mapped into memory, and rows are copied out of the map. Other files are read from their start.
+All buffers of a column are validated before its values are used, since Arrow doesn't check lengths and
+offsets by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from logloom.digests import digest_of
+from logloom.errors import DatasetError
+from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns
+from logloom.io.arrow.files import arrow_file
+from logloom.io.formats.ipc.saved_datasets import converted, declared, files_by_split
+from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows, absent, rows_between
+from logloom.io.rows.inference.types import RawColumn
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.storage.folders import content_of
+from logloom.io.storage.known_files import check_file
+from logloom.io.storage.lru_cache import LruCache
+from logloom.io.storage.store import Store
+from logloom.row_splits import COLUMN as SPLIT
+from logloom.schema import STRING
+
+_FOOTED = b"ARROW1"  # first bytes of a file with a footer
+_MOST_ROWS = 1 << 20  # of a batch whose buffers contain fewer, such as one of nulls
+_PIECE_BYTES = 64 << 20  # about
+_KEPT_FILES = 64  # open in a process
+
+
+class ArrowFile:
+    """Record batches of one file, by number."""
+
+    def __init__(self, data: Any):
+        """Read the schema, and of a stream where its batches are.
+
+        Args:
+            data: a buffer of the whole file, or a readable file.
+
+        Raises:
+            ArrowException, OSError: the file is damaged.
+        """
+        self._sound: set[tuple[int, str]] = set()
+        self._data, self._kept = data, list[Any]()
+        is_buffer = isinstance(data, pa.Buffer)
+        head = bytes(memoryview(data)[: len(_FOOTED)]) if is_buffer else data.read(len(_FOOTED))
+        self._footed = None
+        if head == _FOOTED:
+            self._footed = pa.ipc.open_file(data)
+            self.schema = self._footed.schema
+        else:
+            if not is_buffer:
+                data.seek(0)
+            stream = pa.ipc.open_stream(data)
+            self.schema = stream.schema
+            self._rest = iter(stream)
+            if is_buffer:
+                self._kept = list(self._rest)  # views of the buffer, unless compressed
+        self.declared = declared(self.schema)
+        self.columns = columns_of(self.declared)
+
+    @property
+    def num_batches(self) -> int:
+        """How many batches there are; of a stream that isn't mapped they are read."""
+        if self._footed is not None:
+            return int(self._footed.num_record_batches)
+        self._kept += self._rest
+        return len(self._kept)
+
+    def batches(self, first: int, stop: int) -> Iterator[tuple[int, Any]]:
+        """Batches [first, stop) and their numbers."""
+        if self._footed is not None:
+            yield from ((number, self._footed.get_batch(number)) for number in range(first, stop))
+        elif isinstance(self._data, pa.Buffer):
+            yield from zip(range(first, stop), self._kept[first:stop], strict=True)
+        else:
+            for number, batch in enumerate(self._rest):
+                if number >= stop:
+                    return
+                if number >= first:
+                    yield number, batch
+
+    def of_roots(self, number: int, batch: Any, roots: Sequence[str]) -> Any:
+        """Some columns of a batch, as `declared`, validated.
+
+        Raises:
+            ArrowException, ValueError: they are damaged.
+        """
+        if len(batch) > max(_MOST_ROWS, 8 * batch.get_total_buffer_size()):
+            raise ValueError(f"batch {number} claims {len(batch)} rows")
+        chosen = batch.select(list(roots))
+        for name in roots:
+            if (number, name) not in self._sound:
+                chosen.column(name).validate(full=True)
+                self._sound.add((number, name))
+        return chosen
+
+    def declared_batch(self, batch: Any) -> Any:
+        """A batch with the shapes that features declare, where its rows have them."""
+        if self.declared.types == self.schema.types:
+            return batch
+        fields = [self.declared.field(name) for name in batch.schema.names]
+        arrays = [converted(array, field.type) for array, field in zip(batch.columns, fields, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+_open_files: LruCache[ArrowFile] = LruCache(_KEPT_FILES, lambda file: 1)
+
+
+class ArrowFiles(RawRows):
+    """Arrow files as `RawRows`; a piece is some record batches of a file, about 64 MiB."""
+
+    kind = "arrow"
+    is_direct = True
+
+    def __init__(self, store: Store):
+        """Find the files.
+
+        Raises:
+            DatasetError: there is none, or one that is listed is missing.
+        """
+        self.place = store.uri
+        self._store, self._files = files_by_split(store)
+
+    def names(self) -> Sequence[str]:
+        """Of all files that can be read, and `split` if there are splits."""
+        names: dict[str, None] = {}
+        for name in self._files:
+            with contextlib.suppress(DatasetError), self._opened(name) as file:
+                names |= dict.fromkeys(column.name for column in file.columns)
+        return list(names | dict.fromkeys(SPLIT for split in self._files.values() if split is not None))
+
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
+        """Neighbouring batches of each file."""
+        found = []
+        for name, split in self._files.items():
+            content, size = content_of(self._store, [name])
+            if split is not None:
+                content = digest_of([content, split])
+            try:
+                with self._opened(name) as file:
+                    count = file.num_batches
+            except DatasetError:
+                count = 1  # reading it raises an error; readers of other files can go on
+            step = max(1, count * _PIECE_BYTES // max(1, size))
+            for first in range(0, count, step):
+                stop = min(first + step, count)
+                place = f"{self._store.uri_of(name)}: batches {first} to {stop - 1}"
+                own = size * (stop - first) // count
+                found.append(DatasetPiece(place, (name, first, stop), content, own))
+        return found
+
+    def part(self, piece: DatasetPiece) -> ArrowFiles:
+        part = copy.copy(self)
+        part._files = {piece.where[0]: self._files[piece.where[0]]}
+        return part
+
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        with self._opened(piece.where[0]) as file:
+            columns, roots = _chosen(file, names)
+            for _, batch in self._batches_of(piece, file, roots):
+                step = min(_MOST_ROWS, max(1, max_bytes * len(batch) // max(1, batch.nbytes)))
+                for start in range(0, len(batch), step):
+                    yield self._columns_of(piece, file, batch.slice(start, step), columns, names)
+
+    def pick(
+        self, piece: DatasetPiece, names: Sequence[str] | None, rows: Ints, max_bytes: int
+    ) -> Iterator[Batch]:
+        """See `RawRows.pick`; nothing but these rows is read from a mapped file."""
+        with self._opened(piece.where[0]) as file:
+            columns, roots = _chosen(file, names)
+            at, taken, size = 0, list[Any](), 0
+            for _, batch in self._batches_of(piece, file, roots):
+                own = rows_between(rows, at, at + len(batch))
+                at += len(batch)
+                if len(own):
+                    taken.append(_taken(batch, own))
+                    size += taken[-1].nbytes
+                if taken and (size > max_bytes or at > rows[-1]):
+                    yield self._columns_of(piece, file, _joined(taken), columns, names)
+                    taken, size = [], 0
+                if at > rows[-1]:
+                    return
+
+    def _batches_of(self, piece: DatasetPiece, file: ArrowFile, roots: Sequence[str]) -> Iterator[Any]:
+        """The batches of a piece, of some columns of the file."""
+        _, first, stop = piece.where
+        for number, batch in file.batches(first, stop):
+            yield number, file.of_roots(number, batch, roots)
+
+    def _columns_of(
+        self,
+        piece: DatasetPiece,
+        file: ArrowFile,
+        batch: Any,
+        columns: Sequence[ArrowColumn],
+        names: Sequence[str] | None,
+    ) -> Batch:
+        try:
+            found = raw_columns(file.declared_batch(batch), columns)
+        except ValueError as error:
+            raise DatasetError(f"{piece.place}: {error}") from error
+        split = self._files[piece.where[0]]
+        if split is not None:
+            found.setdefault(SPLIT, RawColumn([split] * len(batch), STRING))
+        wanted = found if names is None else names
+        return {name: found.get(name) or absent(len(batch)) for name in wanted}
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[ArrowFile]:
+        """Open a file; a local one stays open for the next time.
+
+        Raises:
+            DatasetError: it is missing or damaged, or Arrow finds damage within the block.
+        """
+        uri = self._store.uri_of(name)
+        check_file(uri, self._store.options)
+
+        def damaged(reason: str) -> DatasetError:
+            return DatasetError(f"{uri}: not an Arrow IPC file, or damaged ({reason}); copy it again")
+
+        with arrow_file(uri, self._store.options, damaged) as stream:
+            if self._store.local is None:
+                yield ArrowFile(stream)
+                return
+            path = os.fsencode(self._store.path_of(name))
+            about = os.stat(path)
+            key = (uri, about.st_ino, about.st_size, about.st_mtime_ns)
+            file = _open_files.get(key)
+            if file is None:
+                file = ArrowFile(pa.memory_map(path).read_buffer(about.st_size))
+                _open_files.put(key, file)
+            yield file
+
+
+def _chosen(file: ArrowFile, names: Sequence[str] | None) -> tuple[list[ArrowColumn], list[str]]:
+    """The columns of a file with some names, and the columns of Arrow that contain them: at least one."""
+    wanted = None if names is None else set(names)
+    columns = [column for column in file.columns if wanted is None or column.name in wanted]
+    readable = [column for column in columns if not column.problem] or columns or file.columns[:1]
+    return columns, list(dict.fromkeys(column.path[0] for column in readable))
+
+
+def _taken(batch: Any, rows: Ints) -> Any:
+    """Some rows of a batch, as a copy where Arrow can copy rows of its types."""
+    try:
+        return batch.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:
+        parts = [batch.slice(row, 1) for row in rows.tolist()]
+        return _joined(parts)
+
+
+def _joined(batches: Sequence[Any]) -> Any:
+    """Batches as one; of neighbours without a copy."""
+    if len(batches) == 1:
+        return batches[0]
+    names = batches[0].schema.names
+    arrays = [pa.concat_arrays([batch.column(name) for batch in batches]) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=batches[0].schema)
