@@ -170,7 +170,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             target = path.removeprefix("docs/") + (match["anchor"] or "")
         return f"]({posixpath.relpath(target, posixpath.dirname(here) or '.')})"
 
-    parts = FENCED.split(LINK.sub(link, markdown))
+    parts = FENCED.split(LINK.sub(link, markdown + (_reference() if here == "reference/index.md" else "")))
     return "".join(part if part.startswith("```") else NESTED.sub("    ", part) for part in parts)
 
 
@@ -185,6 +185,13 @@ def on_post_build(*, config: Any) -> None:
 def _exists(module: str) -> bool:
     """Return whether a module is there: not in a copy without its part."""
     return bool(list(ROOT.glob(f"{module.replace('.', '/')}*")))
+
+
+def _reference() -> str:
+    """Links to all pages of the reference."""
+    titles = {page: about[0] for page, about in NAMES.items()}
+    titles |= {name: f"`{name}`" for name in MODULES if _exists(name)}
+    return "\n" + "".join(f"* [{title}]({page}.md)\n" for page, title in titles.items())
 
 
 def _names(title: str, about: str, modules: dict[str, list[str]]) -> str:
