@@ -58,7 +58,8 @@ def build(
 ) -> None:
     """Build a new version of a dataset.
 
-    Only what is new is built, and it is read back before the commit.
+    Only what is new is built, and it is read back before the commit. Exits with code 3 if the new version
+    lacks data: logs that were salvaged, or skipped beyond the recipe's budget.
     """
     settings = dataclasses.replace(options.settings, strict=recipe.strict, allow_empty=allow_empty)
     make_plan = partial(

@@ -18,7 +18,7 @@ def doctor(
     """Report what in logs is damaged, missing or strangely timed.
 
     Reads them from end to end, and names the remedy of each finding. Also lists parts of other packages that
-    can't be used.
+    can't be used. Exits with code 3 if a log is damaged, with 1 if one can't be read.
     """
     from logloom.cli import GROUPS
     from logloom.pipelines.doctor.doctor import broken_parts, examine_all

@@ -42,7 +42,8 @@ def info(
 ) -> None:
     """Show the topics of logs: types, counts, rates, times.
 
-    Reads indices, and the beginning of video.
+    Reads indices, and the beginning of video. Exits with code 3 if a log was salvaged or skipped, or isn't
+    closed by its recorder.
     """
     from logloom.pipelines.info.info import COLUMNS, describe, suggested_recipe
 

@@ -91,7 +91,7 @@ def import_(
 ) -> None:
     """Make a table of labels of what CVAT, Segments.ai, or any tool in COCO's or KITTI's format wrote.
 
-    Exits with 3 if labels were left out: those of a kind that tables don't hold, and those of images
+    Exits with code 3 if labels were left out: those of a kind that tables can't store, and those of images
     whose log and time are unknown.
     """
     import dataclasses

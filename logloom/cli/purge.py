@@ -60,7 +60,7 @@ def purge(
     build brings the same content back. Versions that had the logs still name them; reading them there
     fails with an error that names the purge. Assembled outputs that hold their rows are removed as a whole:
     build again for a version without the logs. After --rows, the next build makes the other rows of the logs
-    again, from their files. Exits with 3 if something may be left.
+    again, from their files. Exits with code 3 if something may be left.
     """
     import dataclasses
 

@@ -35,8 +35,9 @@ def repair(
 ) -> None:
     """Build damaged and lost files of a version again, from its logs.
 
-    A file is replaced only if the new one has the digest that the version promises. Exits with 3 if something
-    couldn't be repaired, and says why: a log that is gone, software that gives other bytes.
+    A file is replaced only if the new one has the digest that the version promises. Exits with code 3
+    if something couldn't be repaired, and prints the reason: a log that is gone, software that makes other
+    bytes.
     """
     import dataclasses
 

@@ -53,7 +53,10 @@ def show(
     ] = None,
     storage_option: terminal.StorageOption = None,
 ) -> None:
-    """Show rows of a log in Rerun, or in Foxglove by way of a file."""
+    """Show rows of a log in Rerun, or in Foxglove by way of a file.
+
+    Exits with code 3 if --with-log found parts of the log damaged, and showed the others.
+    """
     from logloom.io.catalog.manifest import open_root, split_root
     from logloom.io.storage.store import Store
     from logloom.pipelines.show.log import log_of

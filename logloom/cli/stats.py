@@ -93,8 +93,8 @@ def stats(
     """Show statistics of a dataset's columns, or of its splits.
 
     Of columns: counts, range, mean, quantiles, values. With --splits: logs and rows of each split, and how
-    near one comes to another; exits with 3 if rows of two splits are nearer than the `gap` by which a build
-    split them.
+    near one comes to another; exits with code 3 if rows of two splits are nearer than the `gap` by which
+    a build split them.
     """
     options = terminal.parse_storage_options(storage_option)
     if divided.splits:

@@ -41,8 +41,8 @@ def status(
 ) -> None:
     """Show the builds of a dataset, or wait for their end.
 
-    With --wait, exits with 1 if one of them, or else the latest, committed nothing, and with 3 if logs were
-    skipped or salvaged.
+    With --wait, exits with 1 if one of them, or else the latest, committed nothing, and with code 3 if
+    logs were skipped or salvaged.
     """
     import dataclasses
 

@@ -39,7 +39,10 @@ def verify(
     json: terminal.Json = False,
     storage_option: terminal.StorageOption = None,
 ) -> None:
-    """Check a version against its manifest; or also against its logs."""
+    """Check a version against its manifest; or also against its logs.
+
+    Exits with code 3 if anything differs.
+    """
     import dataclasses
 
     from logloom.io.catalog.manifest import split_root

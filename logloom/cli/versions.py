@@ -66,7 +66,8 @@ def versions(
 ) -> None:
     """List versions, the logs of one, or all that have a log.
 
-    Of each version: when and how it was made, what it holds, and what changed in it.
+    Of each version: when and how it was made, its contents, and what changed in it. Exits with code 3 if a
+    version is damaged.
     """
     from logloom.io.catalog.manifest import split_root
     from logloom.io.storage.store import Store
