@@ -1,5 +1,6 @@
 """Names of other tools: each error of an unknown name says what it is here, and ours are right."""
 
+import operator
 import re
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import logloom as ll
 import logloom.io.formats.table as tt
 from logloom import familiar_names as names
 from logloom.cli import verbs
-from logloom.datasets import Dataset, Loader
+from logloom.datasets import Dataset, Loader, Mixture
 from logloom.datasets.version import _chosen_output
 from logloom.errors import RecipeError, UsageError
 from logloom.io.formats.registry import format_names
@@ -18,6 +19,7 @@ from logloom.recipe import Recipe
 from logloom.recipe.columns import TopicColumn
 from logloom.recipe.sections import Time
 from logloom.resample.policies import POLICIES
+from tests.cases import case
 from tests.forking import command
 
 RECIPE = """\
@@ -104,8 +106,28 @@ def test_an_unknown_name_in_python_says_what_is_ours(tmp_path):
             getattr(ll, name)
     tt.write_table(str(tmp_path / "t"), [{"log_id": "a", "timestamp": 0, "x": 1.0}])
     rows = ll.open(tmp_path / "t")
-    for name, own in (("num_rows", r"len\(rows\)"), ("column_names", "columns"), ("to_table", "to_arrow")):
-        with pytest.raises(AttributeError, match=f"no attribute '{name}'; here it is {own}"):
+    for name, own in (
+        ("num_rows", "len(rows)"),
+        ("column_names", "columns"),
+        ("to_table", "to_arrow"),
+        ("sample", "shuffle(seed).head(n)"),
+        ("sort", "sort_by"),
+        ("shape", "(len(rows), len(rows.columns))"),
+        ("describe", "stats"),
+        ("query", "filter"),
+        ("iloc", "rows[7], rows[2:5] or rows[[1, 2]]"),
+        ("to_list", "list(rows)"),
+        ("iterrows", "for row in rows"),
+        ("batch", "to_batches, or logloom.Loader for training"),
+        ("skip", "rows[n:]"),
+        ("remove_columns", "drop"),
+        ("rename_columns", "rename"),
+        ("train_test_split", "logloom.datasets.split"),
+        ("concatenate", "logloom.datasets.concat"),
+        ("groupby", 'to_pandas(["x"])'),
+        ("save_to_disk", "logloom.convert"),
+    ):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; here it is {re.escape(own)}"):
             getattr(rows, name)
     with pytest.raises(AttributeError, match="object has no attribute 'nothing'"):
         _ = rows.nothing
@@ -137,5 +159,13 @@ def test_the_tables_name_only_what_exists_and_nothing_that_is_ours():
     assert outputs.keys().isdisjoint(format_names())
     assert {*outputs.values()} < {*format_names()}
     assert not any(hasattr(Dataset, name) for name in names.DATASET)
-    assert all(hasattr(Dataset, own) for own in {*names.DATASET.values()} - {"len(rows)", "columns"})
+    assert not any(hasattr(Mixture, name) for name in names.MIXTURE)
+    for own in {*names.DATASET.values(), *names.MIXTURE.values()}:
+        first = re.match(r"logloom[\w.]*|\w+", own.lstrip("("))[0]
+        with case(own):
+            if first.startswith("logloom"):
+                assert operator.attrgetter(first.partition(".")[2])(ll)
+            else:
+                plain = {"rows", "mixture", "list", "len", "for", "print", "no", "columns"}
+                assert first in plain or hasattr(Dataset, first)
     assert all(hasattr(ll, own.split()[0].partition(".")[0]) for own in names.FUNCTIONS.values())

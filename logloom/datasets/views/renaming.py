@@ -97,7 +97,7 @@ class RenamedSource(RowSource):
         self._stored = {name: renamed(name, back) for name in self._schema.all}
         self.place, self.kind, self.period = source.place, source.kind, source.period
         self.has_stamps, self.unknown, self.intervals = source.has_stamps, source.unknown, source.intervals
-        self.left_out, self.refused = source.left_out, source.refused
+        self.left_out, self.refused = dict(source.left_out), dict(source.refused)
         self.counted = None if source.counted is None else self._renamed_counts
         self.find_splits = None if source.find_splits is None else functools.partial(_splits_of, source)
 

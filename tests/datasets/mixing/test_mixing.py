@@ -270,8 +270,8 @@ def test_a_mixture_pickles_and_gives_many_rows_in_the_order_asked_for(two):
     every = [(row["source"], row["n"]) for row in mixture]
     chosen = [5, 0, 5, 3]
     assert [(row["source"], row["n"]) for row in copy.__getitems__(chosen)] == [every[p] for p in chosen]
-    for position in (-1, len(mixture)):
-        with pytest.raises(IndexError, match=f"position {position} of {len(mixture)}"):
+    for position in (-1 - len(mixture), len(mixture)):
+        with pytest.raises(IndexError, match=f"row {position} of {len(mixture)}"):
             mixture[position]
 
 
@@ -372,3 +372,74 @@ def test_a_batch_of_tables_that_store_rows_apart_is_put_together(two, tmp_path):
     mixture = mix({"urban": (two["urban"], 1), "apart": (apart, 1)})
     assert_batch(mixture, [0, 11, 7, 6, 7])
     assert logloom.datasets.concat([two["urban"], apart]).get_many([8, 1])["n"].tolist() == [1, 1]
+
+
+def shifted(row):
+    return {**row, "n": row["n"] + 100}
+
+
+def pair(row):
+    return row["source"], int(row["n"])
+
+
+def test_rows_of_a_mixture_are_chosen_as_those_of_a_list(two):
+    mixture = mix({name: (rows, weight) for (name, rows), weight in zip(two.items(), (3, 2), strict=True)})
+    every = [(row["source"], int(row["n"])) for row in mixture]
+    mask = [number % 3 == 0 for number in range(len(every))]
+    pairs = mixture.map(pair)
+    assert pairs[-1] == every[-1]
+    assert list(pairs[2:9:2]) == every[2:9:2]
+    assert list(pairs[::-1][1:3]) == every[::-1][1:3]
+    assert list(pairs[[4, -2]]) == [every[4], every[-2]]
+    assert list(pairs[mask]) == [one for one, is_kept in zip(every, mask, strict=True) if is_kept]
+    assert ids(mixture.get_many(mask)) == list(pairs[mask])
+    assert ids(mixture.get_many([-1, 0])) == [every[-1], every[0]]
+    assert ids(mixture[3:].get_many(slice(2))) == every[3:5]
+    assert pickle.loads(pickle.dumps(pairs))[2:4][0] == every[2]
+    with pytest.raises(UsageError, match=f"a mask of 1 for {len(mixture)} rows"):
+        mixture[[True]]
+    with pytest.raises(UsageError, match="give it the whole mixture"):
+        Loader(mixture[2:5], batch=2)
+
+
+def test_columns_and_functions_of_a_mixture_are_those_of_its_datasets(two):
+    mixture = mix({name: (rows, 1) for name, rows in two.items()})
+    few = mixture.select(["source", "timestamp", "n"])
+    assert (few.columns, list(few[0])) == (("n",), ["source", "log_id", "timestamp", "n"])
+    assert list(mixture.get_many([0, 1], "n")) == list(few[0])
+    empty = mixture.get_many([])
+    assert (empty["x"].shape, empty["x"].dtype) == ((0, 2), np.float32)
+    assert (empty["source"].shape, empty["log_id"]) == ((0,), [])
+    moved = mixture.map(shifted)
+    assert [row["n"] for row in moved[:5]] == [row["n"] + 100 for row in mixture[:5]]
+    assert list(moved[0]) == list(mixture[0])
+    with Loader(moved, batch=3, workers=0) as loader:
+        batch = next(loader)
+    assert ids(batch) == [(row["source"], row["n"]) for row in moved[:3]]
+
+
+def test_statistics_of_a_mixture_count_each_row_as_often_as_it_comes(two):
+    mixture = mix({name: (rows, weight) for (name, rows), weight in zip(two.items(), (1, 5), strict=True)})
+    values = np.array([row["n"] for row in mixture])
+    assert np.mean(values) != np.mean([row["n"] for rows in two.values() for row in rows])
+    for stats in (mixture.stats("n"), mixture.stats(["n"])["n"], mixture.stats()["n"]):
+        assert (stats["rows"], stats["min"], stats["max"]) == (len(mixture), values.min(), values.max())
+        assert stats["mean"] == pytest.approx(values.mean())
+        assert stats["std"] == pytest.approx(values.std())
+    assert mixture.map(shifted).stats("n")["mean"] == pytest.approx(values.mean() + 100)
+    assert mixture[:4].stats("n")["mean"] == pytest.approx(values[:4].mean())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("filter", r"call it on each dataset before mix, or on logloom\.datasets\.concat"),
+        ("to_pandas", r"call it on each dataset before mix"),
+        ("head", r"here it is mixture\[:n\]"),
+        ("num_rows", r"here it is len"),
+        ("nothing", "has no attribute 'nothing'"),
+    ],
+)
+def test_what_a_mixture_lacks_is_named(two, name, message):
+    with pytest.raises(AttributeError, match=message):
+        getattr(mix({"all": (two["urban"], 1)}), name)

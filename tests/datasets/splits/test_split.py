@@ -4,6 +4,7 @@ import datetime
 import itertools
 import pickle
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -230,7 +231,7 @@ def test_what_makes_no_sense_is_refused(rows, tmp_path):
         ({"position": "tick"}, "a position has two numbers"),
         ({"position": "ego.positoin"}, "ego.position"),
         ({"position": "ego.*"}, "no single column"),
-        ({"shares": {"a": 0.5, "b": 0.4}}, "they sum to 1"),
+        ({"shares": {"a": 0.5, "b": 0.4}}, "they sum to 0.9, not to 1; change one, or pass whole"),
         ({"shares": {"a": 1.5, "b": -0.5}}, "above 0"),
         ({"shares": {"a": "much"}}, "above 0"),
         ({"shares": {"a": float("nan"), "b": 1}}, "above 0"),
@@ -252,6 +253,27 @@ def test_what_makes_no_sense_is_refused(rows, tmp_path):
         by_place(rows.window([-1, 0]))
     with pytest.raises(UsageError, match="before windows"):
         rows.apart(np.ones(len(rows), bool), np.zeros(3))
+
+
+def test_shares_within_rounding_and_whole_numbers_are_exact_shares(rows):
+    thirds = [
+        dict.fromkeys("abc", 1 / 3),
+        dict.fromkeys("abc", Fraction(1, 3)),
+        dict.fromkeys("abc", "1/3"),
+        dict.fromkeys("abc", 1),
+        dict.fromkeys("abc", np.int32(7)),
+        dict.fromkeys("abc", 0.333333),
+    ]
+    first, *others = (
+        [part.positions.tolist() for part in by_place(rows, shares=one).values()] for one in thirds
+    )
+    assert all(first)
+    assert all(other == first for other in others)
+    parts = by_place(rows, shares={"train": 50, "val": 30, "test": np.int64(20)})
+    wanted = by_place(rows)
+    assert {name: part.positions.tolist() for name, part in parts.items()} == {
+        name: part.positions.tolist() for name, part in wanted.items()
+    }
 
 
 def test_lists_of_logs_come_before_shares(rows):
