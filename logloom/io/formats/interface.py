@@ -184,7 +184,6 @@ class Format(FolderKind, Protocol):
         splits_share_folder: whether files are named by split themselves, so that a view has one folder.
         preference: the lower, the quicker are random rows. Unless an output is named, the one with the lowest
             number is read, of equal ones the first by name.
-        holds_lists: whether its rows may have lists of lists.
         keeps_columns: whether its rows have the columns that were written, not what these were mapped to.
         has_rows: whether `logloom.datasets.open` can read rows of it.
         has_stamps_at_hand: whether its timestamps are read without payload.
@@ -205,7 +204,6 @@ class Format(FolderKind, Protocol):
     suffix: str = ""
     splits_share_folder: bool = False
     preference: int = 50
-    holds_lists: bool = True
     keeps_columns: bool = True
     has_rows: bool = True
     has_stamps_at_hand: bool = False

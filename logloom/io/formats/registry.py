@@ -10,7 +10,8 @@ import functools
 import operator
 from collections.abc import Iterable, Mapping
 
-from pydantic import BaseModel
+import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from logloom import parts
 from logloom.errors import DatasetError, UsageError
@@ -22,7 +23,7 @@ from logloom.io.formats.interface import Format
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import checked
 from logloom.io.storage.store import Store
-from logloom.schema import LISTS, Schema
+from logloom.schema import LISTS, ColumnType, Schema
 from logloom.text import near_to
 
 
@@ -50,14 +51,24 @@ def format_named(name: str) -> Format:
 def output_problems(form: Format, options: BaseModel, schema: Schema) -> list[str]:
     """List what an output can't store, see `Format.check`; of lists of lists, with the outputs that can."""
     problems = form.check(options, schema)
-    if form.holds_lists:
+    if not any(LISTS in line for line in problems):
         return problems
-    others = ", ".join(other.name for other in formats() if other.holds_lists)
-    is_lists = [LISTS in line for line in problems]
+    others = ", ".join(storing("x", ColumnType(np.dtype("<f8"), (None, None), "lists")))
     return [
-        f"{line}; {others} hold lists of lists" if named else line
-        for line, named in zip(problems, is_lists, strict=True)
+        f"{line}; outputs that hold it as it is: {others}" if LISTS in line else line for line in problems
     ]
+
+
+def storing(name: str, ctype: ColumnType) -> list[str]:
+    """The outputs that store a column as it is, without options."""
+    return [form.name for form in formats() if _stores(form, name, ctype)]
+
+
+def _stores(form: Format, name: str, ctype: ColumnType) -> bool:
+    try:
+        return form.keeps_columns and not form.check(form.Options(), Schema({name: ctype}))
+    except ValidationError:  # it needs options
+        return False
 
 
 def form_options() -> dict[str, str]:

@@ -35,7 +35,6 @@ class L5KitFormat(StagedFormat):
     name = "l5kit"
     suffix = ".zarr"
     semantics = 1
-    holds_lists = False
     last = (".zgroup",)
     Options = L5KitOptions
     planned = L5KitPlanJson

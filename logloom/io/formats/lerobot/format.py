@@ -35,7 +35,6 @@ class LeRobotFormat(StagedFormat):
 
     name = "lerobot"
     semantics = 2  # 1: PNG of zlib's default level
-    holds_lists = False
     stage_reader = LeRobotStageReader
     last = (INFO,)
     Options = LeRobotOptions

@@ -55,6 +55,7 @@ from logloom.values import dataclass
 
 _KEPT_BYTES = 128 << 20  # of rows in memory: reading rows near each other reads each piece once
 _READ_BYTES = 16 << 20  # about, that are read at once
+_RANGE_ROWS = 64  # from which on neighbours alone are read, where that is possible
 
 
 class SurveyedSource(RowSource):
@@ -135,7 +136,11 @@ class SurveyedSource(RowSource):
         """Read each piece that has some of the rows once."""
         found = [(self._learnt.runs[number], own) for number, _, own in grouped(self.stretches.bounds, rows)]
         pieces = [list(group) for _, group in itertools.groupby(found, lambda one: one[0].piece)]
-        keeps = self._fit(pieces, tuple(names)) or (len(pieces) == 1 and not self._raw.is_direct)
+        if self._raw.is_direct:
+            is_range = len(rows) >= _RANGE_ROWS and rows[-1] - rows[0] + 1 == len(rows)
+            keeps = not is_range and self._fit(pieces, tuple(names))
+        else:
+            keeps = len(pieces) == 1 or self._fit(pieces, tuple(names))
         for group in pieces:
             log_ids = [run.log_id for run, own in group for _ in range(len(own))]
             wanted = np.concatenate([run.first + own for run, own in group])

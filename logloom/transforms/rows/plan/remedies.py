@@ -15,16 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
-from pydantic import ValidationError
 
 from logloom.errors import OF_CONTENT
-from logloom.io.formats.interface import Format
-from logloom.io.formats.registry import formats
+from logloom.io.formats.registry import storing
 from logloom.io.logs.interface import FieldSpec, Log
 from logloom.io.logs.messages.fields import line_of
 from logloom.recipe import TopicColumn
 from logloom.resample.policies import POLICIES
-from logloom.schema import ColumnType, Schema
+from logloom.schema import ColumnType
 from logloom.text import counted, some_of
 from logloom.transforms.rows.plan.row_plan import is_numeric
 from logloom.transforms.rows.plan.topics import ResolvedTopic
@@ -162,13 +160,6 @@ def ways_to_hold(name: str, column: object, ctype: ColumnType, output: str) -> s
         is_gathered = POLICIES[column.resample].gathers
         is_number = ctype.kind == "array" and ctype.dtype.kind in "iufb"
         ways = ["`resample: previous`"] * is_number if is_gathered else list(_ways_to_numbers(column, ctype))
-    others = [form.name for form in formats() if form.name != output and _holds(form, name, ctype)]
+    others = [other for other in storing(name, ctype) if other != output]
     ways_on = f"; write {' or '.join(ways)} for {name}" if ways else ""
     return f"{ways_on}; outputs that hold it as it is: {', '.join(others) or 'none'}"
-
-
-def _holds(form: Format, name: str, ctype: ColumnType) -> bool:
-    try:
-        return form.keeps_columns and not form.check(form.Options(), Schema({name: ctype}))
-    except ValidationError:  # it needs options
-        return False
