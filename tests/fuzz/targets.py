@@ -602,7 +602,7 @@ def _view(output: str) -> Callable[[pathlib.Path], None]:
 def read_folder(folder: pathlib.Path) -> None:
     """Opens and converts the datasets of a folder."""
     places = [path for path in folder.rglob("*") if path.is_dir()] or [folder]
-    for place in [*places, *folder.glob("*.t*"), *folder.glob("*.parquet")]:
+    for place in [*places, *folder.glob("*.t*"), *folder.glob("*.parquet"), *folder.glob("*.feather")]:
         each(lambda place=place: _open(str(place)), lambda place=place: _convert(str(place)))  # type: ignore[misc]
 
 
@@ -621,6 +621,16 @@ def _parquet(folder: pathlib.Path) -> None:
     from tests.io.formats.foreign.test_parquet import table
 
     pq.write_table(table(), folder / "rows.parquet", write_page_checksum=True)
+
+
+def _saved(folder: pathlib.Path) -> None:
+    import pyarrow as pa
+
+    from tests.io.formats.ipc.test_ipc import save, table
+
+    save(folder / "set", {"train": [table(3), table(2)], "test": [table(1)]})
+    with pa.ipc.new_file(folder / "rows.feather", table().schema) as file:
+        file.write_table(table(4))
 
 
 def _packed(zarr_format: int) -> Callable[[pathlib.Path], None]:
@@ -826,6 +836,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     yield "granular-1", Target(_granular(1), read_folder)
     yield "granular-3", Target(_granular(3), read_folder)
     yield "parquet", Target(_parquet, read_folder)
+    yield "ipc", Target(_saved, read_folder)
     yield "packed-2", Target(_packed(2), read_folder)
     yield "packed-3", Target(_packed(3), read_folder)
     yield "tar-numbers", Target(_tar_numbers, read_folder)

@@ -32,7 +32,8 @@ def open_foreign(
     """Open a dataset; if its files don't declare all types, read it once to infer them.
 
     Args:
-        uri: of a folder, or of a single .tar, .parquet or .arrow file, or of many in braces (train-{000..099}.tar).
+        uri: of a folder, of a single .tar, .parquet or .arrow file, or of many in braces
+            (train-{000..099}.tar).
         kind: one of `kinds`; None detects it by the files.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         columns: names or globs of columns to read, so that others can't cause errors; all by default.
@@ -59,10 +60,14 @@ def open_foreign(
     if form is None:
         what = (
             f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
-            f"{parts.broken_note('outputs', 'folders')}"
+            f"{_broken_note()}"
         )
         raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
     return form.typed_rows(store, columns, num_workers=num_workers, on_error=on_error)
+
+
+def _broken_note() -> str:
+    return parts.broken_note("outputs", "folders")
 
 
 def kinds() -> dict[str, FolderKind]:

@@ -15,6 +15,7 @@ import contextlib
 import copy
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -107,13 +108,18 @@ class ArrowFile:
                 self._sound.add((number, name))
         return chosen
 
-    def declared_batch(self, batch: Any) -> Any:
-        """A batch with the shapes that features declare, where its rows have them."""
+    def declared_batch(self, batch: Any) -> tuple[Any, dict[str, str]]:
+        """A batch with the shapes that features declare; and why columns can't have theirs, by name."""
+        problems: dict[str, str] = {}
         if self.declared.types == self.schema.types:
-            return batch
-        fields = [self.declared.field(name) for name in batch.schema.names]
-        arrays = [converted(array, field.type) for array, field in zip(batch.columns, fields, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+            return batch, problems
+        arrays = {}
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                arrays[name] = converted(array, self.declared.field(name).type)
+            except ValueError as error:
+                arrays[name], problems[name] = array, str(error)
+        return pa.RecordBatch.from_pydict(arrays), problems
 
 
 _open_files: LruCache[ArrowFile] = LruCache(_KEPT_FILES, lambda file: 1)
@@ -208,10 +214,9 @@ class ArrowFiles(RawRows):
         columns: Sequence[ArrowColumn],
         names: Sequence[str] | None,
     ) -> Batch:
-        try:
-            found = raw_columns(file.declared_batch(batch), columns)
-        except ValueError as error:
-            raise DatasetError(f"{piece.place}: {error}") from error
+        declared, problems = file.declared_batch(batch)
+        known = [replace(one, problem=problems.get(one.path[0], one.problem)) for one in columns]
+        found = raw_columns(declared, known if problems else columns)
         split = self._files[piece.where[0]]
         if split is not None:
             found.setdefault(SPLIT, RawColumn([split] * len(batch), STRING))

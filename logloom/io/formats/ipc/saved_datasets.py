@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logloom.errors import DatasetError
-from logloom.io.arrow.columns import plain_array
 from logloom.io.storage.folders import files_of
 from logloom.io.storage.metadata import parsed
 from logloom.io.storage.store import Store
@@ -36,7 +35,8 @@ def files_by_split(store: Store) -> tuple[Store, dict[str, str | None]]:
     """Find the files of a dataset.
 
     Returns:
-        A folder; and by the name of each file in it, in the order of the rows, its split, None without splits.
+        A folder; and by the name of each file in it, in the order of the rows, its split, None
+        without splits.
 
     Raises:
         DatasetError: there is no file; a file is missing or outside of the folder, or rows are selected by
