@@ -105,7 +105,8 @@ def batches_of(dataset: Dataset[Any], rows: int | None) -> Iterator[Any]:
 
 
 def _schema_of(dataset: Dataset[Any], names: Sequence[str]) -> Any:
-    types = {} if dataset.is_mapped else {**_KEYS, **dataset.schema.all}
+    key = {dataset.source.key_name: STRING} if dataset.source.key_name else {}
+    types = {} if dataset.is_mapped else {**_KEYS, **key, **dataset.schema.all}
     fields = []
     for name in names:
         ctype = types.get(name)
@@ -134,7 +135,11 @@ def frame_of(dataset: Dataset[Any]) -> pd.DataFrame:
     if not pieces:
         known = table_of(dataset).to_pandas()
         nothing = pd.Series([], dtype=object)
-        return pd.DataFrame({name: known.get(name, nothing) for name in dataset.keys})
+        batch = {} if dataset.is_mapped else dataset.get_many([])
+        plain = {
+            name: column for name, column in batch.items() if _is_plain(column)
+        }  # of complex numbers, too
+        return pd.DataFrame({name: plain.get(name, known.get(name, nothing)) for name in dataset.keys})
     return pd.DataFrame(
         {
             name: list(chain.from_iterable(parts)) if isinstance(parts[0], list) else np.concatenate(parts)
@@ -145,7 +150,7 @@ def frame_of(dataset: Dataset[Any]) -> pd.DataFrame:
 
 def pandas_column(column: Any, is_windows: bool) -> Any:
     """A batch's column for pandas: numbers and text as they are, else each row's own value."""
-    if isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.names is None:
+    if _is_plain(column):
         return column
     if isinstance(column, list) and isinstance(column[0], str):
         return column
@@ -154,3 +159,8 @@ def pandas_column(column: Any, is_windows: bool) -> Any:
     for number, value in enumerate(rows):
         values[number] = value
     return values
+
+
+def _is_plain(column: Any) -> bool:
+    """Whether pandas has a dtype for the values of a batch's column: one number or text a row."""
+    return isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.names is None

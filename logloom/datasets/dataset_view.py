@@ -193,7 +193,9 @@ class DatasetView:
     def keys(self) -> tuple[str, ...]:
         """What a sample has, before functions given to `map` change it."""
         masks = () if self._window is None else self._window.masks(self.columns)
-        return (*(STAMP_KEYS if self._source.has_stamps else ()), *self.columns, *masks)
+        stamps = STAMP_KEYS if self._source.has_stamps else ()
+        key = (self._source.key_name,) if self._source.key_name else ()
+        return (*stamps, *key, *self.columns, *masks)
 
     @property
     def is_mapped(self) -> bool:

@@ -1,5 +1,8 @@
 """Views without rows have the types of views with rows; lists that make no array are lists."""
 
+import io
+import tarfile
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,7 +10,12 @@ import pytest
 
 import logloom as ll
 from logloom.datasets import open as opened
+from logloom.datasets.dataset import Dataset
 from logloom.errors import UsageError
+from logloom.io.formats.interface import UnitContext
+from logloom.io.formats.registry import format_named
+from logloom.schema import Schema
+from logloom.testing.rows import TYPES, random_block
 
 COLUMNS = {
     "whole": pa.array([1, 2], pa.int16()),
@@ -43,7 +51,7 @@ def rows(request, tmp_path):
     return opened(tmp_path / "root")
 
 
-def form(column):
+def shape_of(column):
     """Types of a column of a batch, without the number of rows."""
     if isinstance(column, tuple):
         return [(part.dtype, part.shape[1:]) for part in column]
@@ -54,8 +62,8 @@ def test_batches_tables_and_frames_without_rows_have_the_types_of_others(rows):
     for full, nothing in views(rows):
         assert len(nothing) == 0
         batch, wanted = nothing.get_many([]), full.get_many(np.arange(2))
-        assert {name: form(column) for name, column in batch.items()} == {
-            name: form(column) for name, column in wanted.items()
+        assert {name: shape_of(column) for name, column in batch.items()} == {
+            name: shape_of(column) for name, column in wanted.items()
         }
         assert {len(column[1] if isinstance(column, tuple) else column) for column in batch.values()} == {0}
         (one,) = nothing.to_batches()
@@ -95,3 +103,68 @@ def test_jagged_lists_that_a_function_makes_are_lists_in_windows_and_batches(tmp
     assert list(rows.to_pandas()["v"]) == JAGGED
     with pytest.raises(UsageError, match="functions given to map made whole no array"):
         opened(tmp_path / "x.parquet").map(lambda row: {"whole": JAGGED[0]}).stats("whole")
+
+
+def optional_members(folder):
+    """Two shards: `txt` only in the first sample, `npy` only in the last one, `cls` in all."""
+    for number in range(2):
+        with tarfile.open(folder / f"a-{number}.tar", "w") as archive:
+            for key in range(3 * number, 3 * number + 3):
+                members = {"cls": b"%d" % key}
+                members |= {"txt": b"hi"} if key == 0 else {}
+                members |= {"npy": b"\x93NUMPY"} if key == 5 else {}
+                for suffix, data in members.items():
+                    info = tarfile.TarInfo(f"{key:04}.{suffix}")
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+
+
+def test_members_that_only_some_samples_have_are_unavailable_in_the_others(tmp_path):
+    optional_members(tmp_path)
+    rows = opened(tmp_path)
+    assert rows.columns == ("cls", "npy", "txt")
+    names = ["txt", "txt.available", "npy.available"]
+    batch = rows.get_many(range(6), names)
+    assert batch["txt"] == [b"hi", *[b""] * 5]
+    assert batch["txt.available"].tolist() == [True, *[False] * 5]
+    assert batch["npy.available"].tolist() == [*[False] * 5, True]
+    assert len(opened(tmp_path, where="available(npy)")) == 1
+    assert rows.stats("txt")["unavailable"] == 5
+    nothing = rows.head(0)
+    assert nothing.get_many([])["__key__"] == []
+    assert nothing.to_arrow().schema == rows.to_arrow().schema
+    assert nothing.to_pandas().dtypes.to_dict() == rows.to_pandas().dtypes.to_dict()
+
+
+def test_names_that_only_some_mapped_rows_have_are_an_error_that_names_row_and_remedy(tmp_path):
+    optional_members(tmp_path)
+    rows = opened(tmp_path).map(lambda row: {name: value for name, value in row.items() if value})
+    with pytest.raises(UsageError, match=r"txt is in row 0 and not in row 1: return the same names"):
+        rows.get_many([0, 1])
+    with pytest.raises(UsageError, match="txt is in row 0 and not in row 1"):
+        rows.to_pandas()
+
+
+@pytest.mark.parametrize("name", ["bags", "lance", "parquet", "table", "tar", "zarr"])
+def test_all_types_of_columns_stay_in_views_without_rows(tmp_path, name):
+    form = format_named(name)
+    options = form.Options()
+    types = {f"c{number}": ctype for number, ctype in enumerate(TYPES)}
+    held = {one: ctype for one, ctype in types.items() if not form.check(options, Schema({one: ctype}))}
+    schema = Schema(held, tuple(held)[:3])
+    block = random_block(schema, 2, 0)
+    (tmp_path / "unit").mkdir()
+    writer = form.writer(tmp_path / "unit", schema, options, UnitContext(block.log_id, "a.mcap", "", "all"))
+    writer.append(block)
+    entry = writer.close()
+    entry.pop("columns", None)
+    source = form.reader(str(tmp_path / "unit"), schema, options, entry)
+    rows = Dataset(source, range(2), tuple(schema.all))
+    nothing, full = rows.head(0), rows.get_many([0, 1])
+    assert {one: shape_of(column) for one, column in nothing.get_many([]).items()} == {
+        one: shape_of(column) for one, column in full.items()
+    }
+    assert nothing.to_arrow().schema == rows.to_arrow().schema
+    assert nothing.to_pandas().dtypes.to_dict() == rows.to_pandas().dtypes.to_dict()
+    for one in held:
+        assert nothing.stats(one)["type"] == rows.stats(one)["type"]

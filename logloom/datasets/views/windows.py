@@ -197,6 +197,7 @@ def stored_batch(
         return window_batch(source, windows, positions, columns, out)
     types = source.schema.all
     stamps: Batch = {"log_id": [], "timestamp": np.empty(0, np.int64)} if source.has_stamps else {}
+    stamps |= {source.key_name: []} if source.key_name else {}
     batch = stamps | {name: batched(source.place, name, empty(types[name]), types[name]) for name in columns}
     if windows is None:
         return batch

@@ -58,9 +58,10 @@ def stacked_rows(
         place, positions: where the rows come from, for messages.
 
     Raises:
-        UsageError: values that should have one shape differ.
+        UsageError: values that should have one shape differ, or a row lacks a value that another one has.
     """
     batch: Batch = {}
+    _check_names(rows, place, positions)
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
         ctype = types.get(name)
@@ -79,6 +80,17 @@ def stacked_rows(
         else:
             batch[name] = values
     return batch
+
+
+def _check_names(rows: Sequence[Mapping[str, Any]], place: str, positions: Ints) -> None:
+    for number, row in enumerate(rows):
+        if row.keys() != rows[0].keys():
+            (name, *_) = row.keys() ^ rows[0].keys()
+            with_it, without = (0, number) if name in rows[0] else (number, 0)
+            raise UsageError(
+                f"{place}: {name} is in row {positions[with_it]} and not in row {positions[without]}: return "
+                "the same names for all rows from a function given to map, with None where there is no value"
+            )
 
 
 def take(batch: Batch, rows: Ints) -> Batch:

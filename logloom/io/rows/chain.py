@@ -50,6 +50,7 @@ class ChainedSource(RowSource):
         """
         self.place, self.max_gap, self._timed_by = place, max_gap, timed_by
         self.has_stamps = all(part.has_stamps for part in parts)
+        self.key_name = parts[0].key_name if parts else ""
         self.unknown = "; ".join(dict.fromkeys(part.unknown for part in parts if part.unknown))
         self.left_out = {name: why for part in parts for name, why in part.left_out.items()}
         self.refused = {name: why for part in parts for name, why in part.refused.items()}

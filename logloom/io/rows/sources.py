@@ -102,6 +102,7 @@ class RowSource(abc.ABC):
         period: of a rate clock, in ns; None where rows have none.
         max_gap: ns between two rows of a log beyond which no window goes; None: no limit.
         has_stamps: whether rows have a log_id and a timestamp.
+        key_name: under which name rows have a key, a text; "" where they have none.
         unknown: what can't be checked, for people; "" where all that is read can.
         left_out: what the dataset has that rows don't have, and why.
         refused: those of `left_out` that would be columns, but can't be read.
@@ -116,6 +117,7 @@ class RowSource(abc.ABC):
     period: int | None = None
     max_gap: int | None = None
     has_stamps: bool = True
+    key_name: str = ""
     unknown: str = ""
     left_out: Mapping[str, str] = MappingProxyType({})
     refused: Mapping[str, str] = MappingProxyType({})

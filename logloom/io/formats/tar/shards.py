@@ -209,6 +209,7 @@ class ShardsSource(RowSource, RawRows):
 
     kind = "webdataset"
     has_stamps = False
+    key_name = _KEY
     unknown = "what tar shards hold, whose headers alone have checksums"
 
     def __init__(
