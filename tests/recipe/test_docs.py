@@ -94,10 +94,9 @@ def tables_of_policies(page):
         yield {policy: line[1:] for line in cells for policy in re.findall(r"`(\w+)`", line[0])}
 
 
-def test_the_tables_of_policies_list_those_that_there_are():
-    rows = (DOCS / "rows.md").read_text(encoding="utf-8")
-    (chosen,), (given,) = tables_of_policies(rows), tables_of_policies(TEXT)
-    assert chosen.keys() == given.keys() == POLICIES.keys()
+def test_the_table_of_policies_lists_those_that_there_are():
+    (chosen,) = tables_of_policies((DOCS / "rows.md").read_text(encoding="utf-8"))
+    assert chosen.keys() == POLICIES.keys()
     for policy, (uses, usable) in chosen.items():
         rules = POLICIES[policy]
         assert ("`tolerance`" in usable) == rules.tolerates, policy
