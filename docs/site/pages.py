@@ -5,14 +5,18 @@ A hook of MkDocs. Links that lead out of docs/ lead to these pages.
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 import posixpath
 import re
+import sys
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+json_reference = importlib.import_module("json_reference")
 PROJECT = {
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
@@ -147,6 +151,7 @@ def on_files(files: Files, *, config: Any) -> Files:
     pages["examples.md"] = _examples()
     pages |= {f"reference/{name}.md": f"# {name}\n\n::: {name}\n" for name in MODULES if _exists(name)}
     pages |= {f"reference/{page}.md": _names(*about) for page, about in NAMES.items()}
+    pages[json_reference.PAGE] = json_reference.page(ROOT)
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -164,6 +169,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), match["path"]))
         if path.startswith("examples"):
             target = "examples.md" + ("" if path == "examples" else f"#{_anchor(path)}")
+        elif path == json_reference.FILE:
+            target = json_reference.PAGE
         elif path in PROJECT:
             target = PROJECT[path] + (match["anchor"] or "")
         else:

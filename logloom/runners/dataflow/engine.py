@@ -1,7 +1,7 @@
 """Google Cloud Dataflow: Beam's own client submits; here the job is watched, counted and cancelled.
 
 What workers run in is an image that holds logloom (the Dockerfile beside this module). How a job is described
-before it is submitted: `describe`. Elsewhere: the flex template, docs/engines.md.
+before it is submitted: `describe`. Elsewhere: the flex template, docs/howto/dataflow.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WAY_OUT = {
     "project": "--project",
     "region": "--region",
     "staging": "--staging gs://BUCKET/FOLDER",
-    "sdk_container_image": "--sdk-container-image IMAGE (it holds logloom; see docs/engines.md)",
+    "sdk_container_image": "--sdk-container-image IMAGE (it contains logloom; see docs/howto/dataflow.md)",
 }
 
 
