@@ -83,7 +83,8 @@ def page(root: pathlib.Path) -> str:
     """Return the page."""
     found = sections((root / FILE).read_text(encoding="utf-8"))
     commands = [section for section in found.values() if section.is_command]
-    objects = {name: section for name, section in found.items() if not section.is_command}
+    types = {word for one in found.values() for key in one.keys.values() for word in key.type.split()}
+    objects = {name: section for name, section in found.items() if name in types and not section.is_command}
     parts = [LEGEND]
     parts += [_shown(f"logloom {one.name}", one, objects) for one in commands]
     parts += ["## Objects\n\nThese are within what several commands print."]
