@@ -11,6 +11,8 @@ from logloom.cli import commands, verbs
 from logloom.cli.options.groups import ENGINE_PANELS
 from logloom.io.formats.foreign import kinds
 from logloom.io.formats.registry import format_names
+from tests.absent import ABSENT
+from tests.conftest import REPOSITORY
 from tests.forking import command
 
 COMMANDS = typer.main.get_command(commands()).commands
@@ -52,6 +54,14 @@ def test_help_has_each_verb_in_a_group_on_one_line():
         lines = [line.split(maxsplit=1) for line in box.splitlines()]
         assert [verb for verb, _ in lines] == names
         assert all(line.rstrip().endswith(".") for _, line in lines)
+
+
+def test_the_page_on_commands_lists_each_with_the_line_of_its_help():
+    page = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| \[`(\w+)`\]\(.*?\) \| (.*) \|$", page, re.MULTILINE))
+    own = {name: verb.help for name, verb in verbs().items()}
+    assert {name: line for name, line in listed.items() if name in own} == own
+    assert ABSENT or listed.keys() == own.keys()
 
 
 def test_a_verb_of_another_name_is_an_error_with_the_nearest_one():
