@@ -30,12 +30,14 @@ _OFFERS = "|".join(re.escape(name) for names in ABSENT.values() for name in name
 _REFUSED = re.compile(
     # By logloom, by the parser of commands, and by Python for a program of a test (`python -c`).
     rf"no installed part (?:reads a log|reads notes|offers [\w ]*'(?:{_OFFERS})')"
-    rf"|No such command '(?:{_OFFERS})'|no output '(?:{_OFFERS})'"
+    rf"|no such command '(?:{_OFFERS})'|no output '(?:{_OFFERS})'"
     r'|File "(?:<string>|docs/[^"]+)", line \d+, in <module>\n(?:.*\n)??'
     rf".*No module named .*\b(?:{'|'.join(ABSENT)})\b"
 )
 # By logloom for a folder that no installed part recognises, whatever wrote it.
-_UNKNOWN = re.compile(r"no dataset that can be opened \((?:it holds|a file)|neither a version of logloom nor")
+_UNKNOWN = re.compile(
+    r"no dataset that can be opened \((?:it contains|a file)|neither a version of logloom nor"
+)
 _NAME = re.compile(rf"\b(?:{'|'.join([*ABSENT, _OFFERS])})\b")
 # Of an absent output in a root; or just its name.
 _FOLDER = re.compile(rf"\b(?:parts|v0000000\d)[\"'/ ]+(?:{_OFFERS})\b|^(?:{_OFFERS})$")

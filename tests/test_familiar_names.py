@@ -77,15 +77,15 @@ def test_an_unknown_key_or_policy_of_a_recipe_says_what_is_ours(old, new, messag
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("ls", "No such command 'ls'; here it is versions, or info for logs"),
-        ("merge a b", "No such command 'merge'; here it is build, which adds logs to a root"),
-        ("build r.yaml --output root", "No such option: --output; here it is --to"),
-        ("build r.yaml -j 2", "No such option: -j; here it is --workers"),
-        ("head root --format json", "No such option: --format; here it is --json"),
-        ("head root --limit 3", "No such option: --limit; here it is -n"),
-        ("convert a b --to zarr", "No such option: --to; here it is --format"),
-        ("info a.mcap -v", "No such option: -v; here it is --debug"),
-        ("head root --colums x", "No such option: --colums (Possible options: --columns"),
+        ("ls", "no such command 'ls'; here it is versions, or info for logs"),
+        ("merge a b", "no such command 'merge'; here it is build, which adds logs to a root"),
+        ("build r.yaml --output root", "no such option: --output; here it is --to"),
+        ("build r.yaml -j 2", "no such option: -j; here it is --workers"),
+        ("head root --format json", "no such option: --format; here it is --json"),
+        ("head root --limit 3", "no such option: --limit; here it is -n"),
+        ("convert a b --to zarr", "no such option: --to; here it is --format"),
+        ("info a.mcap -v", "no such option: -v; here it is --debug"),
+        ("head root --colums x", "no such option: --colums; did you mean --columns"),
     ],
 )
 def test_an_unknown_verb_or_option_says_what_is_ours(call, message, tmp_path):

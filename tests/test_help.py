@@ -67,8 +67,8 @@ def test_the_page_on_commands_lists_each_with_the_line_of_its_help():
 def test_a_verb_of_another_name_is_an_error_with_the_nearest_one():
     done = command("untag", "root", "gold")
     assert done.returncode == 2
-    assert "No such command 'untag'. Did you mean 'tag'?" in done.stderr
-    assert f"Commands of installed parts: {', '.join(verbs())}" in done.stderr
+    assert "logloom: no such command 'untag'; did you mean tag?" in done.stderr
+    assert f"commands of installed parts: {', '.join(verbs())}" in done.stderr
 
 
 def test_options_of_engines_are_shown_where_these_are_installed(monkeypatch, capsys):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
-import io
 import os
 import re
 import signal
@@ -70,6 +69,7 @@ _CHANGE_ROOTS = {
     *("repair", "gc", "purge"),
 }
 _CODES = {UsageError: terminal.BAD_USAGE, AfterCommitError: terminal.AFTER_COMMIT}
+_NEAR = re.compile(r"\.? \(?(?:Possible options:|Did you mean:?) '?([\w, -]+?)'?\??\)?$")  # in click's errors
 _ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
 
 
@@ -175,7 +175,7 @@ def main() -> None:
         code = _report_unforeseen(error, debug)
         if code == terminal.BAD_USAGE and verb and verb not in (known := verbs()):
             terminal.print_message(
-                f"Commands of installed parts: {', '.join(known)}{parts.broken_note('verbs')}"
+                f"commands of installed parts: {', '.join(known)}{parts.broken_note('verbs')}"
             )
     if code == terminal.STOPPED:  # Typer, too, makes a code of Ctrl-C
         terminal.print_message(f"logloom: stopped{_GOES_ON if verb == 'build' else ''}")
@@ -194,10 +194,7 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
 def _report_unforeseen(error: Exception, debug: bool) -> int:
     """Print an error that is none of logloom's; return the exit code."""
     if hasattr(error, "format_message"):  # click's own errors know how to show themselves
-        _name_ours(error)
-        text = io.StringIO()
-        error.show(file=text)  # type: ignore[attr-defined]
-        terminal.print_message(text.getvalue().rstrip())
+        terminal.print_message(_usage_words(error))
         return int(getattr(error, "exit_code", terminal.BAD_USAGE))
     if isinstance(error, OSError) and _is_of_printing(error):
         terminal.print_message(
@@ -207,6 +204,21 @@ def _report_unforeseen(error: Exception, debug: bool) -> int:
     else:
         _print_internal(error, debug)
     return terminal.FAILED
+
+
+def _usage_words(error: Any) -> str:
+    """Return the message of an error of the parser of arguments, in the form of all others."""
+    _name_ours(error)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.format_message()).rstrip()
+    path = error.ctx.command_path if error.ctx else "logloom"
+    problem = error.format_message().strip().rstrip(".")
+    if near := _NEAR.search(problem):
+        problem = f"{problem[: near.start()]}; did you mean {near[1]}?"
+    elif "; " not in problem:
+        problem = f"{problem}; see `{path} --help`"
+    where = path.removeprefix("logloom").strip()
+    return f"logloom: {f'{where}: ' if where else ''}{problem[:1].lower()}{problem[1:]}"
 
 
 def _name_ours(error: Any) -> None:

@@ -118,7 +118,10 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
     if not _was_up_to_date(built, plan):
         _print_version(built, plan, options.on_message)
     else:
-        options.on_message(terminal.up_to_date_in_words(manifest, root))
+        lacking = (LogStatus.skipped, LogStatus.salvaged, LogStatus.kept)
+        is_lacking = any(manifest.logs.statuses.get(status) for status in lacking)
+        on_message = terminal.print_message if is_lacking else options.on_message
+        on_message(terminal.up_to_date_in_words(manifest, root))
     if len(counts) > 1:
         options.on_message(f"rows by split: {in_words(counts)}")
     terminal.print_notices(found, quiet=options.quiet)

@@ -19,7 +19,7 @@ def demo(
         str | None,
         typer.Option(
             "--to",
-            help="New or empty folder (default: demo; with --car: demo-car).",
+            help="New or empty folder, or that of an earlier demo (default: demo; with --car: demo-car).",
             callback=lambda text: text if text is None else terminal.given_root(text),
         ),
     ] = None,

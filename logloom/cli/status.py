@@ -8,7 +8,6 @@ import typer
 
 from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given
-from logloom.errors import UsageError
 
 if TYPE_CHECKING:
     from logloom.pipelines.status import BuildStatus
@@ -46,6 +45,8 @@ def status(
     """
     import dataclasses
 
+    from logloom.io.catalog.manifest import no_version_at
+    from logloom.io.catalog.version_files import is_root_name
     from logloom.io.storage.store import Store
     from logloom.pipelines import status as builds
 
@@ -54,8 +55,8 @@ def status(
     else:
         refuse_given({"--timeout": timeout, "--quiet": quiet}, "it goes with --wait")
     store = Store.at(root, terminal.parse_storage_options(storage_option))
-    if not store.names():
-        raise UsageError(f"{store.uri}: nothing is here; give the root that builds write to (--to)")
+    if not any(map(is_root_name, store.names())):
+        raise no_version_at(store)
     noted: set[str] = set()
 
     def print_status(one: BuildStatus) -> None:
@@ -73,7 +74,7 @@ def status(
         for one in found:
             terminal.print_folded(one.in_words())
         if not found:
-            terminal.print_message(f"{store.uri}: no build has left anything here")
+            terminal.print_message(f"{store.uri}: no build has started here")
     done = (builds.BuildState.committed, builds.BuildState.unchanged)
     if wait and not all(one.state in done for one in found):
         raise typer.Exit(terminal.FAILED)

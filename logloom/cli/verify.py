@@ -32,7 +32,8 @@ def verify(
     sample: Annotated[
         str,
         typer.Option(
-            metavar="all|sample:SHARE", help="Read back all units, or a share of them, e.g. sample:0.1."
+            metavar="all|sample:SHARE",
+            help="Read back all units, or a share of them, such as sample:0.1: at least one of each output.",
         ),
     ] = "all",
     workers: terminal.LocalWorkers = None,

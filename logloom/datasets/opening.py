@@ -7,7 +7,6 @@ Elsewhere: reading each kind (logloom.io.formats.interface.FolderKind), the data
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -24,8 +23,15 @@ from logloom.datasets.splits.labels import labels_of_column
 from logloom.datasets.version import open_version
 from logloom.datasets.views.column_choice import given_names, names_of, without_keys
 from logloom.datasets.views.positions import Rows, array_of
-from logloom.errors import DatasetError, StorageError, UsageError
-from logloom.io.catalog.manifest import Manifest, check_not_of_root, no_version_at, open_root, split_root
+from logloom.errors import DatasetError, UsageError
+from logloom.io.catalog.manifest import (
+    Manifest,
+    check_not_of_root,
+    no_version_at,
+    of_other_kind,
+    open_root,
+    split_root,
+)
 from logloom.io.catalog.version_files import version_numbers
 from logloom.io.formats.foreign import kind_of, kinds
 from logloom.io.formats.interface import FolderKind
@@ -36,6 +42,7 @@ from logloom.io.rows.sources import RowSource
 from logloom.io.storage.filesystems import absolute_uri, check_named
 from logloom.io.storage.known_files import UncheckedWarning, with_check
 from logloom.io.storage.metadata import parsed
+from logloom.io.storage.missing_paths import missing_words
 from logloom.io.storage.store import Store
 from logloom.query.where import parse
 from logloom.row_splits import COLUMN, has_row_splits
@@ -125,8 +132,8 @@ def open(
             Lance table; or a plain folder of a format that another package brings; or a folder with one of
             these for each split. Anything fsspec opens.
         version: of a root: its number, a tag, or "latest" (the default); ROOT@VERSION says the same.
-        output: of a version: the format to read; by default the first there is of table, zarr, bags, tar,
-            parquet, any other, l5kit, of those that installed parts read.
+        output: of a version: the format to read; by default the one with the quickest rows, the first of
+            table, zarr, bags, tar, parquet, lance, any of other packages, l5kit, lerobot.
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
         where: keeps rows that pass: "ego.speed > 3 and available(camera.front)", as in a recipe's `rows`;
             it may also name log_id, timestamp, partition, split and row, look at rows around a row
@@ -142,8 +149,9 @@ def open(
         The rows, ordered by (log_id, timestamp).
 
     Raises:
-        UsageError: no such version, tag, output, split or column; names those there are.
-        DatasetError: nothing that can be opened is there, or it is damaged.
+        UsageError: nothing that can be opened is there; or no such version, tag, output, split or column:
+            names those that exist, or the nearest.
+        DatasetError: it is damaged.
 
     Examples:
         >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.speed", "camera.front"])
@@ -275,8 +283,7 @@ def _open_splits(
     """The datasets in the folders of a folder, such as a copy of a version's view, each of which is a split.
 
     Raises:
-        DatasetError: a folder holds no dataset.
-        UsageError: there is no such split, or they have different columns.
+        UsageError: a folder contains no dataset; there is no such split, or they have different columns.
     """
     store = Store.at(place, options)
     names = store.names()
@@ -297,11 +304,13 @@ def _open_splits(
     if len(found) < len(parts) or not found:
         if "versions" in names:
             raise no_version_at(store)
+        if other := of_other_kind(store):
+            raise UsageError(f"{place}: {other}")
         is_file = not names and store.local is not None and store.local.is_file()
-        what = f"it holds {some_of(names)}" if names else "a file" if is_file else "an empty folder"
-        raise DatasetError(
-            f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, the other "
-            f"kinds are {', '.join(kinds())}"
+        what = f"it contains {some_of(names)}" if names else "a file" if is_file else "an empty folder"
+        raise UsageError(
+            f"{place}: no dataset that can be opened ({what}); open a root of logloom, which contains "
+            f"versions/, or a dataset of {', '.join(kinds())}"
         )
     source = SplitsSource(place, found)
     return source, _by_log(source) if source.has_stamps else range(len(source))
@@ -310,27 +319,10 @@ def _open_splits(
 def _check_there(store: Store) -> None:
     """
     Raises:
-        DatasetError: nothing is at a place; names the nearest file or folder there is.
+        UsageError: nothing is at a place; names the nearest file or folder.
     """
-    if store.local is None:
-        if store.names() or store.exists(""):
-            return
-        parent, _, name = store.uri.rpartition("/")
-        beside = []
-        if not parent.endswith(("/", "!")):  # a bucket, or an archive
-            with contextlib.suppress(StorageError):
-                beside = Store.at(parent, store.options).names()
-        near = near_to(name.partition("@")[0], beside, most=0)
-        raise DatasetError(f"{store.uri}: nothing is there{near or '; check the path'}")
-    if store.local.exists():
-        return
-    missing = store.local
-    while not missing.parent.exists():
-        missing = missing.parent
-    beside = sorted(path.name for path in missing.parent.iterdir()) if missing.parent.is_dir() else []
-    near = near_to(missing.name.partition("@")[0], beside, most=0)
-    where = "" if missing == store.local else f": {missing.parent} has no {missing.name!r}"
-    raise DatasetError(f"{store.uri}: there is no such file or folder{where}{near or '; check the path'}")
+    if problem := missing_words(store):
+        raise UsageError(f"{store.uri}: {problem}")
 
 
 def _by_log(source: RowSource) -> Ints:

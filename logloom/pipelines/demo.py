@@ -38,22 +38,35 @@ def run_demo(folder: str, *, seconds: float = 20.0, car: bool = False, on_messag
         on_message: called with what was done, step by step.
 
     Raises:
-        UsageError: the folder holds other things.
-        ReadBackError: the datasets don't say what the logs say.
+        UsageError: the folder contains anything else.
+        ReadBackError: the datasets differ from the logs.
     """
     place = pathlib.Path(folder).resolve()
-    if place.is_file():
-        raise UsageError(f"{place}: is a file; the demo wants a new folder (--to)")
-    own = ("logs", "recipe.yaml", "dataset", *parts.names("pages"), *(["labels"] * car))
-    strange = sorted(p.name for p in place.iterdir() if p.name not in own) if place.is_dir() else []
-    if strange:
-        raise UsageError(f"{place}: holds {some_of(strange, 3)}; the demo wants a new folder (--to)")
+    _check_folder(place, car)
     runner = RunnerOptions()
     with started(
         "logloom.pipelines.build.build", runner, None
-    ) as job:  # first, so that what is missing is said now
+    ) as job:  # first, so that a missing package is reported now
         _run(place, seconds, car, partial(job.build, runner=runner), on_message)
     print(_what_next(place, car))
+
+
+def _check_folder(place: pathlib.Path, car: bool) -> None:
+    """Raise a UsageError for a file, and for a folder with anything but an earlier demo of this kind."""
+    new = "name a new folder by --to"
+    if place.is_file():
+        raise UsageError(f"{place}: is a file; {new}")
+    names = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
+    own = ("logs", "recipe.yaml", "dataset", *parts.names("pages"), *(["labels"] * car))
+    recipe = place / "recipe.yaml"
+    is_demo = recipe.is_file() and recipe.read_bytes() == _recipe_of(car).encode()
+    strange = [name for name in names if not (is_demo and name in own)]
+    if strange:
+        raise UsageError(f"{place}: contains {some_of(strange, 3)}, not an earlier demo; {new}")
+
+
+def _recipe_of(car: bool) -> str:
+    return car_recipe("") if car else demo_recipe("logs")
 
 
 def _run(
@@ -62,8 +75,9 @@ def _run(
     logs, recipe_file, root = place / "logs", place / "recipe.yaml", place / "dataset"
     began = time.perf_counter()
     with explained(str(place)):
+        place.mkdir(parents=True, exist_ok=True)
+        recipe_file.write_text(_recipe_of(car), encoding="utf-8")  # marks the folder as that of a demo
         paths = make_car_drives(place, seconds=seconds) if car else make_drives(logs, seconds=seconds)
-        recipe_file.write_text(car_recipe("") if car else demo_recipe("logs"), encoding="utf-8")
     size = human_bytes(sum(path.stat().st_size for path in paths))
     on_message(f"drove {counted(len(paths), 'log')} of {seconds:g} s, {size}, into {logs}  [{_since(began)}]")
 
@@ -119,6 +133,6 @@ Next, try
   {f"{chr(10)}  ".join(looks)}
   logloom stats {place_name}/dataset
   logloom verify {place_name}/dataset --against-logs
-  logloom build {place_name}/recipe.yaml --to {place_name}/dataset      # says: up to date
+  logloom build {place_name}/recipe.yaml --to {place_name}/dataset      # is up to date
   logloom info LOG --recipe > mine.yaml      # a recipe for a log of your own
 {pages}"""

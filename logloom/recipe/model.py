@@ -28,6 +28,8 @@ from logloom.errors import RecipeError, UsageError
 from logloom.io.formats.registry import format_named
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents
+from logloom.io.storage.missing_paths import missing_words
+from logloom.io.storage.store import Store
 from logloom.recipe import checks, yaml
 from logloom.recipe.alternatives import KEY as ALTERNATIVES
 from logloom.recipe.alternatives import OtherNames, in_any, with_first_names
@@ -149,7 +151,8 @@ class Recipe(RecipePart):
             data = contents(uri, storage_options, MAX_FILE_BYTES)
             return cls.from_yaml(data.decode("utf-8-sig"), source)
         except MISSING as error:
-            raise RecipeError(f"{source}: there is no such file") from chained(error)
+            problem = missing_words(Store.at(uri, storage_options)) or "is a folder; give a recipe's file"
+            raise RecipeError(f"{source}: {problem}") from chained(error)
         except UnicodeDecodeError as error:
             raise RecipeError(f"{source}: not a text file (byte {error.start} is not UTF-8)") from error
 

@@ -1,15 +1,17 @@
 """Commands on versions, given no root, no version or no number: each says what is wrong, and a way out."""
 
+import itertools
 import json
 
 import pytest
 import typer
 
-from logloom.cli import commands
+from logloom.cli import commands, verbs
 from logloom.errors import UsageError
 from logloom.io.catalog.tags import read_tags
 from logloom.io.storage.store import Store
 from logloom.pipelines.versions.tag import tag
+from tests.cases import case
 from tests.pipelines.roots import commit_version
 
 # Each command with what it wants beside a root.
@@ -58,10 +60,11 @@ def test_what_is_no_root_is_named_with_a_way_out(tmp_path, root, command):
     def said_of(place):
         return refused(verb, place, *options, *COMMANDS[command])
 
-    for name in ("empty", "nowhere"):
-        said = said_of(tmp_path / name)
-        assert f"{tmp_path / name}: no version here; `logloom build RECIPE --to {tmp_path / name}`" in said
-    assert "is a file; a dataset is a folder" in said_of(tmp_path / "file")
+    empty, nowhere = tmp_path / "empty", tmp_path / "nowhere"
+    assert f"{empty}: no version here; `logloom build RECIPE --to {empty}` makes one" in said_of(empty)
+    assert f"{nowhere}: there is no such file or folder; check the path" in said_of(nowhere)
+    assert "did you mean root?" in said_of(tmp_path / "roott")
+    assert "is a file; " in said_of(tmp_path / "file")
     for nothing in ("", "@7"):
         assert f"{nothing!r} names no root: give a dataset's folder" in said_of(nothing)
     if command in OF_ROOTS:
@@ -75,6 +78,58 @@ def test_what_is_no_root_is_named_with_a_way_out(tmp_path, root, command):
             assert "there are 1, 2, gold" in said
             assert len(said) < 1000
     assert sorted(tmp_path.rglob("*")) == before
+
+
+# By verb, the arguments with a place for the one that is wrong.
+OF_LOGS = {
+    "plan": ["PLACE", "--to", "out"],
+    "build": ["PLACE", "--to", "out"],
+    "info": ["PLACE"],
+    "info --tree": ["PLACE"],
+    "doctor": ["PLACE"],
+}
+OF_DATASETS = {
+    **{name: ["PLACE", *more] for name, more in COMMANDS.items()},
+    "status": ["PLACE"],
+    "status --wait": ["PLACE"],
+    "convert": ["PLACE", "out", "--format", "tar"],
+    "head": ["PLACE"],
+    "find": ["PLACE", "x > 1"],
+    "view": ["PLACE"],
+    "label export": ["PLACE", "--column", "camera", "--to", "out"],
+    "report": ["PLACE", "--out", "out.html"],
+    "show": ["PLACE", "--save", "out.rrd"],
+}
+NO_LOG = {
+    "absent": "there is no such file or folder; ",
+    "drive.yaml": "is a recipe, no log; ",
+    "root": "is a dataset, no log; ",
+}
+NO_DATASET = {
+    "absent": "there is no such file or folder; ",
+    "drive.yaml": "is a recipe; give the ROOT that `logloom build ",
+    "logs/drive.mcap": "is a log; `logloom build ",
+    "logs": "contains logs, no dataset; `logloom build ",
+}
+
+
+def test_each_verb_refuses_each_wrong_place_as_wrong_usage(tmp_path, root, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "drive.yaml").write_text("name: x\n")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/drive.mcap").write_bytes(b"\x89MCAP0\r\n")
+    known = {name.partition(" ")[0] for name in (*OF_LOGS, *OF_DATASETS)}
+    assert known | {"demo"} >= set(verbs())  # a new verb joins the tables
+    for table, places in ((OF_LOGS, NO_LOG), (OF_DATASETS, NO_DATASET)):
+        for (command, arguments), (place, problem) in itertools.product(table.items(), places.items()):
+            if command.partition(" ")[0] not in verbs() or (table is OF_LOGS and place == "drive.yaml"):
+                continue
+            words = [str(tmp_path / place) if word == "PLACE" else word for word in arguments]
+            with case(command, place):
+                assert f"{tmp_path / place}: {problem}" in refused(*command.split(), *words)
+    for verb in ("info", "doctor"):
+        assert "drive.yaml: is a recipe, no log; " in refused(verb, tmp_path / "drive.yaml")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drive.yaml", "logs", "root"]
 
 
 @pytest.mark.parametrize(

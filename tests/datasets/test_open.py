@@ -19,10 +19,12 @@ from logloom.datasets import Loader
 from logloom.demo import demo_recipe
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.tags import change_tags
+from logloom.io.formats.registry import by_preference, format_named, format_names
 from logloom.io.storage.store import Store
 from logloom.pipelines.head.head import head
 from logloom.recipe import Recipe
-from tests.absent import outputs_present, present
+from tests.absent import ABSENT, outputs_present, present
+from tests.conftest import REPOSITORY
 
 OUTPUTS = outputs_present("""\
   bags: {types: {camera.front: jpg}}
@@ -360,15 +362,38 @@ def test_a_missing_path_is_said_to_be_missing_with_the_nearest_one(root, argumen
             f"no such file or folder: {root.parent} has no 'xyz'; check the path",
         ),
     ):
-        with pytest.raises(DatasetError, match=re.escape(said)) as caught:
+        with pytest.raises(UsageError, match=re.escape(said)) as caught:
             logloom.datasets.open(path, **arguments)
         assert str(path) in str(caught.value)
         assert "output" not in str(caught.value)
     fsspec.filesystem("memory").pipe_file("/nowhere/xyz/a", b"")
     for name, near in (("xy", "did you mean xyz?"), ("pose", "check the path")):
         said = re.escape(f"memory://nowhere/{name}: nothing is there; {near}")
-        with pytest.raises(DatasetError, match=said):
+        with pytest.raises(UsageError, match=said):
             logloom.datasets.open(f"memory://nowhere/{name}", **arguments)
+
+
+@pytest.mark.skipif(bool(ABSENT), reason="names all outputs")
+def test_the_order_in_which_outputs_are_preferred_is_the_documented_one():
+    names = [name for name in by_preference(format_names()) if format_named(name).has_rows]
+    others = names.index("l5kit")
+    order = ", ".join([*names[:others], "any of other packages", *names[others:]])
+    page = (REPOSITORY / "docs/training.md").read_text()
+    assert order in " ".join(logloom.datasets.open.__doc__.split())
+    assert order in " ".join(page.split())
+
+
+def test_what_is_no_dataset_but_a_recipe_or_logs_is_named_with_the_remedy(tmp_path):
+    (tmp_path / "r.yaml").write_text("name: x")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/a.mcap").write_bytes(b"\x89MCAP0\r\n")
+    for place, said in (
+        ("r.yaml", "is a recipe; give the ROOT that `logloom build "),
+        ("logs", "contains logs, no dataset; `logloom build "),
+        ("logs/a.mcap", "is a log; `logloom build "),
+    ):
+        with pytest.raises(UsageError, match=f"{tmp_path / place}: {said}"):
+            logloom.open(tmp_path / place)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"version": 1}, {"output": "table"}, {"split": "train"}])

@@ -263,13 +263,13 @@ def test_a_table_that_stands_by_itself_opens_with_its_index(table):
 
 def test_what_is_no_dataset_is_told_with_what_lies_there(tmp_path, table):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DatasetError, match=r"no dataset that can be opened .an empty folder"):
+    with pytest.raises(UsageError, match=r"no dataset that can be opened .an empty folder"):
         logloom.datasets.open(tmp_path / "empty")
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(DatasetError, match=r"no dataset that can be opened .a file"):
+    with pytest.raises(UsageError, match=r"no dataset that can be opened .a file"):
         logloom.datasets.open(tmp_path / "notes.txt")
     (tmp_path / "empty/notes.txt").write_text("hello")
-    with pytest.raises(DatasetError, match=r"it holds notes\.txt"):
+    with pytest.raises(UsageError, match=r"it contains notes\.txt"):
         logloom.datasets.open(tmp_path / "empty")
     with pytest.raises(UsageError, match="no root of logloom, so it has no version"):
         logloom.datasets.open(table[0], 3)

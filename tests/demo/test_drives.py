@@ -8,7 +8,9 @@ import pytest
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
-from logloom.demo import TOPICS, demo_recipe, make_drives
+from logloom.demo import TOPICS, car_recipe, demo_recipe, make_drives
+from logloom.errors import UsageError
+from logloom.pipelines.demo import run_demo
 
 SECONDS = 20.0
 
@@ -164,3 +166,13 @@ def test_the_recipe_names_only_topics_that_the_drives_have(tmp_path):
     for line in recipe.splitlines():
         if "topic: " in line:
             assert line.split("topic: ")[1].split(",")[0] in {topic.name for topic in TOPICS}
+
+
+def test_a_demo_overwrites_nothing_but_an_earlier_demo(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("name: mine")
+    (tmp_path / "car").mkdir()
+    (tmp_path / "car/recipe.yaml").write_text(car_recipe(""))
+    for folder, found in ((tmp_path, "car, recipe.yaml"), (tmp_path / "car", "recipe.yaml")):
+        with pytest.raises(UsageError, match=f"{folder}: contains {found}, not an earlier demo; name a new"):
+            run_demo(str(folder))
+    assert (tmp_path / "recipe.yaml").read_text() == "name: mine"

@@ -203,6 +203,8 @@ def test_a_version_that_is_up_to_date_names_the_logs_that_it_lacks(archive, tmp_
     again = logloom("build", archive, "--to", root)
     assert again.returncode == 0
     assert f"up to date: version 1 of {root}; 1 log is skipped (empty)\n" in again.stderr
+    quiet = logloom("build", archive, "--to", root, "--quiet")
+    assert quiet.stderr == f"up to date: version 1 of {root}; 1 log is skipped (empty)\n"
     assert "says all" not in again.stderr
     checked = logloom("plan", archive, "--to", root, "--check")
     assert checked.returncode == 0
@@ -379,15 +381,16 @@ BAD_USAGE = [
     (["build", "recipe.yaml", "--to", "r", "--log", "empty.mcap"], 1, "empty.mcap: empty file"),
     (["build", "recipe.yaml", "--to", "r", "--log", "text.mcap"], 1, "text.mcap"),
     (["build", "recipe.yaml"], 2, "--to"),
+    (["verify"], 2, "logloom: verify: missing argument 'ROOT[@VERSION]'; see `logloom verify --help`"),
     (["verify", "empty"], 2, "no version here"),
     (["head", "empty@7"], 2, "no version here"),
-    (["head", "text.mcap"], 2, "text.mcap: is a file; a dataset is a folder"),
+    (["head", "text.mcap"], 2, "text.mcap: is a file; give a dataset's folder"),
     (["build", "recipe.yaml", "--to", "text.mcap/r"], 2, "text.mcap: is a file; --to wants a folder"),
     (["demo", "--to", "text.mcap"], 2, "text.mcap: is a file"),
     (["info", "gone.mcap"], 2, "gone.mcap"),
     (["info", "gs-x://bucket/a.mcap"], 2, "gs-x"),
     (["info", "a.mcap", "--storage-option", "token"], 2, "PROTOCOL.KEY=VALUE"),
-    (["weave"], 2, "No such command"),
+    (["weave"], 2, "no such command"),
 ]
 
 

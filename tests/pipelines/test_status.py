@@ -170,7 +170,7 @@ def test_foreign_files_in_runs_are_told_of_and_hold_nobody_up(said, drive, tmp_p
 def test_a_root_without_builds_has_nothing_to_tell(tmp_path):
     (tmp_path / "versions").mkdir()
     assert status.builds(Store.at(str(tmp_path))) == []
-    assert "no build has left anything here" in command("status", str(tmp_path)).stderr
+    assert "no build has started here" in command("status", str(tmp_path)).stderr
 
 
 def test_a_time_to_wait_is_a_number_of_seconds(tmp_path):
@@ -182,7 +182,7 @@ def test_a_folder_that_is_empty_or_not_there_is_an_error(tmp_path):
     for more, folder in itertools.product(([], ["--wait"]), (tmp_path, tmp_path / "nope")):
         done = command("status", folder, *more)
         assert done.returncode == 2
-        assert f"{folder}: nothing is here; give the root that builds write to" in done.stderr
+        assert f"`logloom build RECIPE --to {folder}`" in done.stderr
 
 
 def test_waiting_reads_nothing_of_versions_that_are_there(drive, tmp_path, monkeypatch):

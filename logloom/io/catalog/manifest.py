@@ -30,6 +30,7 @@ from typing import Annotated, Any
 from blake3 import blake3
 from pydantic import AfterValidator, Field, InstanceOf
 
+from logloom import parts
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.assembled_outputs import AssembledEntry, find_assembled
 from logloom.io.catalog.commit_times import is_day, version_of_day
@@ -53,7 +54,10 @@ from logloom.io.catalog.version_files import (
     version_file,
     version_numbers,
 )
+from logloom.io.storage.faults import MISSING
+from logloom.io.storage.filesystems import contents
 from logloom.io.storage.metadata import STRICT, Count, Name, Text, canonical, checked, parsed, without_number
+from logloom.io.storage.missing_paths import missing_words
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
@@ -64,6 +68,8 @@ from logloom.values import dataclass
 
 FORMAT = 1
 _DIGITS = re.compile(r"[0-9]{1,8}")
+_HEAD_BYTES = 64  # of a file that may be a log
+_LOOKED_AT = 5  # files of a folder that may contain logs
 _RUNS = re.compile(r"\d{8}")  # folders of runs/
 _OF_ROOT = re.compile(r"(?P<root>.+)/(logs|parts|runs|index|versions(/pages)?)")
 
@@ -314,8 +320,10 @@ def resolve_version(store: Store, version: int | str) -> int:
 
 def no_version_at(store: Store) -> UsageError:
     """Return the error, with a remedy, for a place without versions."""
+    if other := of_other_kind(store):
+        return UsageError(f"{store.uri}: {other}")
     if store.local is not None and store.local.is_file():
-        return UsageError(f"{store.uri}: is a file; a dataset is a folder with versions/ in it")
+        return UsageError(f"{store.uri}: is a file; give a dataset's folder, with versions/ in it")
     root, _ = split_root(store.uri)
     if root != store.uri and version_numbers(Store.at(root, store.options)):
         return UsageError(
@@ -326,7 +334,33 @@ def no_version_at(store: Store) -> UsageError:
             f"{store.uri}: no version here, but {some_of(others)}; if this is a dataset of another kind, "
             f"`logloom head` shows its rows and `logloom convert {store.uri} ROOT` makes a version of it"
         )
+    if problem := missing_words(store):
+        make = "" if problem.endswith("?") else f", or make it: `logloom build RECIPE --to {store.uri}`"
+        return UsageError(f"{store.uri}: {problem}{make}")
     return UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
+
+
+def of_other_kind(store: Store) -> str:
+    """Return the problem, with a remedy, of a recipe, a log or a folder of logs given as a dataset; or ""."""
+    names, build = store.names(), f"`logloom build {store.uri} --to ROOT`"
+    if names:
+        are_logs = any(_is_log(store.uri_of(name), store) for name in names[:_LOOKED_AT])
+        return f"contains logs, no dataset; {build} makes one of them" if are_logs else ""
+    if store.uri.endswith((".yaml", ".yml")) and store.exists(""):
+        return f"is a recipe; give the ROOT that {build} writes"
+    return f"is a log; {build} makes a dataset of it" if _is_log(store.uri, store) else ""
+
+
+def _is_log(uri: str, store: Store) -> bool:
+    """Return whether a file has the name of a recording and begins like one."""
+    kinds = [kind for _, kind in parts.usable("logs") if uri.endswith(kind.suffixes)]
+    if not kinds:
+        return False
+    try:
+        head = contents(uri, store.options, _HEAD_BYTES)
+    except MISSING:
+        return False
+    return any(kind.matches(uri, head) for kind in kinds if not getattr(kind, "is_generic", False))
 
 
 def check_not_of_root(store: Store) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 from logloom import parts
 from logloom.errors import UsageError
-from logloom.io.catalog.manifest import check_not_of_root
+from logloom.io.catalog.manifest import check_not_of_root, of_other_kind
 from logloom.io.formats.interface import FolderKind
 from logloom.io.formats.registry import formats
 from logloom.io.rows.sources import RowSource
+from logloom.io.storage.missing_paths import missing_words
 from logloom.io.storage.store import Store
 
 
@@ -58,11 +59,11 @@ def open_foreign(
         check_not_of_root(store)
     form = found[kind] if kind is not None else kind_of(store)
     if form is None:
-        what = (
+        unknown = (
             f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
             f"{_broken_note()}"
         )
-        raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
+        raise UsageError(f"{store.uri}: {missing_words(store) or of_other_kind(store) or unknown}")
     return form.typed_rows(store, columns, num_workers=num_workers, on_error=on_error)
 
 

@@ -9,6 +9,7 @@ A metadata.yaml is read through the file system that listed it, whose paths may 
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -53,6 +54,7 @@ def _recordings(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.endswith(suffixes) and not is_metadata(name)]
 
 
+_MANIFEST = re.compile(r".*/versions/\d{8}\.json")
 _LOOKED_INTO = 5  # folders that are passed over
 
 
@@ -149,6 +151,13 @@ class Folders:
                     return ()
                 return tuple(path for path, name in zip(listed, names, strict=True) if name in own)
         return ()
+
+    def is_root(self, fs: Any, folder: str) -> bool:
+        """Return whether a folder is a root of logloom, with a version."""
+        versions = f"{folder}/versions"
+        if versions not in self._entries(fs, folder):
+            return False
+        return any(_MANIFEST.fullmatch(name) for name in self._entries(fs, versions))
 
     def logs_in(self, fs: Any, folder: str) -> tuple[list[str], list[str]]:
         """Return the recordings in a folder, and the folders in it, any of which may be a log."""

@@ -22,6 +22,8 @@ from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
 from logloom.io.logs.opening import kinds
 from logloom.io.storage.faults import fault_of
 from logloom.io.storage.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
+from logloom.io.storage.missing_paths import missing_words
+from logloom.io.storage.store import Store
 from logloom.io.storage.threads import in_threads
 from logloom.text import OnMessage, ignore_message
 from logloom.uris import is_local, shown, without_query
@@ -346,8 +348,12 @@ def _find(
     if not (names or folders):
         kind = there.kind_of(fs, path)
         if kind is None:
-            what = "matches nothing" if MAGIC.search(glob) else "there is no such file or folder"
-            raise _NotFoundError(f"{what} ({uri})" if uri != path else what)
+            place = f" ({uri})" if uri != path else ""
+            if MAGIC.search(glob):
+                raise _NotFoundError(f"matches nothing{place}; check the path")
+            raise _NotFoundError(f"{missing_words(Store.at(uri, options)) or 'nothing is there'}{place}")
+        if kind == "file" and path.endswith((".yaml", ".yml")) and not is_metadata(path):
+            raise _NotFoundError("is a recipe, no log; give the logs that it names, or `logloom plan` it")
         names, folders = ([], {path.rstrip("/")}) if kind == "directory" else ([path], set())
     parents = {parent_of(name) for name in names if is_bag_file(name)}
     bags = there.bags(fs, folders | parents, waiting_threads([uri]))
@@ -355,6 +361,8 @@ def _find(
         files = there.log_in(fs, folder)
         bags |= {folder: files} if files else {}
     if folders and not names and not bags.keys() & folders:
+        if any(there.is_root(fs, folder) for folder in folders):
+            raise _NotFoundError("is a dataset, no log; give logs; `logloom head` shows a dataset's rows")
         names, bags = _inside(fs, sorted(folders), there)
         if not (names or bags):
             raise _NotFoundError(_no_log_words(folders))

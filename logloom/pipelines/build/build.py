@@ -328,7 +328,8 @@ def raise_outcome(outcome: commit.Outcome, job: Target) -> None:
     """Raises what kept a version from being committed, all of it in one error."""
     failures = outcome.failures
     if failures:
-        all_of_them = f"\nall of them: {', '.join(outcome.failure_files)}" if outcome.failure_files else ""
+        files = ", ".join(map(job.store.uri_of, outcome.failure_files))
+        all_of_them = f"\nall of them: {files}" if files else ""
         count = counted(max(outcome.failed, len(failures)), "partition")
         message = f"nothing was committed, {count} failed:\n{listed(failures, outcome.failed)}{all_of_them}"
         is_read_back = any(failure.kind == "readback" for failure in failures)

@@ -90,7 +90,7 @@ def collect_garbage(
     """
     store = Store.at(root, storage_options)
     if not {"versions", UNITS, "runs"}.intersection(store.names()):
-        raise UsageError(f"not a logloom root, it has neither versions nor units; {no_version_at(store)}")
+        raise no_version_at(store)
     check_root(store)  # a stranger's folder may have one of these names, too
     store = as_laid_out(store)
     now = time.time() if dry_run else now_of(store)

@@ -226,10 +226,13 @@ def describe(
     on_note: OnMessage = ignore_message,
     on_skipped: OnMessage = ignore_message,
 ) -> list[LogDescription]:
-    """Describe each log; see `open_all`. Of one that is still being written, describe its current content."""
+    """Describe each log; see `open_all`.
+
+    Of one that is still being written, describe its current content, unless damaged logs are skipped.
+    """
     described = []
     opened, _ = open_all(
-        logs, storage_options, on_error, on_note, takes_unfinished=True, on_skipped=on_skipped
+        logs, storage_options, on_error, on_note, takes_unfinished=on_error != "skip", on_skipped=on_skipped
     )
     for log_id, log in opened.items():
         silences: dict[str, int] = {}

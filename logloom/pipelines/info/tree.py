@@ -125,7 +125,7 @@ def draw_trees(
 ) -> list[TreeDescription]:
     """Draw the frames of each log; see `logloom.pipelines.info.info.open_all`."""
     opened, _ = open_all(
-        logs, storage_options, on_error, on_note, takes_unfinished=True, on_skipped=on_skipped
+        logs, storage_options, on_error, on_note, takes_unfinished=on_error != "skip", on_skipped=on_skipped
     )
     return [_tree_of(log_id, log) for log_id, log in opened.items()]
 

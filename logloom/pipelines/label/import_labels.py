@@ -23,6 +23,8 @@ from logloom.io.labels.tools.image_labels import LabelImporter, ToolLabel, label
 from logloom.io.storage.disk import PARTIAL, own_name
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents, explained
+from logloom.io.storage.missing_paths import missing_words
+from logloom.io.storage.store import Store
 from logloom.uris import shown
 from logloom.values import dataclass
 
@@ -115,7 +117,8 @@ def _bytes_of(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
     try:
         data = contents(uri, storage_options, MAX_BYTES + 1)
     except MISSING:
-        raise UsageError(f"{shown(uri)}: there is no such file") from None
+        problem = missing_words(Store.at(uri, storage_options)) or "is a folder; give a file"
+        raise UsageError(f"{shown(uri)}: {problem}") from None
     if len(data) > MAX_BYTES:
         raise DatasetError(f"{shown(uri)}: larger than {MAX_BYTES >> 30} GiB; export it in parts")
     return data

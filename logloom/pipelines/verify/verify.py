@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import itertools
 import math
+import operator
 import os
 import time
 from collections import Counter
@@ -39,7 +40,7 @@ from logloom.pipelines.view import view_files
 from logloom.statistics.rows import RowStatistics
 from logloom.transforms.build.assembly.files import assembled_differences
 from logloom.transforms.build.job import Committed, LogJob
-from logloom.transforms.build.read_back import Reading, differences, is_sampled
+from logloom.transforms.build.read_back import Reading, differences, draw_of, is_sampled
 from logloom.transforms.build.statistics_checks import (
     columns_held,
     found_entries,
@@ -123,8 +124,8 @@ def verify(
     Args:
         root: URI of the dataset's root.
         version: a number, a tag or "latest".
-        sample: "all", or "sample:<share>" of the partitions. Of many logs only some are then looked at, and
-            neither the view, nor other logs' records, nor whether statistics of logs add up.
+        sample: "all", or "sample:<share>" of the units, at least one of each output. Of more than 64 logs
+            only some are then checked, and neither the view, nor other logs' records, nor sums of statistics.
         against_logs: also derive every row from the logs again and compare.
         num_workers: processes; None is one for each core.
         py_files: Python files with functions that columns are derived by.
@@ -190,6 +191,8 @@ class _Checking:
         self.num_tasks = len(self.assembled)
         self.units = self.rows = self.bytes = self.purged = self.kept = 0
         self.kept_logs: list[str] = []
+        self._read: set[str] = set()  # outputs with a sampled unit
+        self._nearest: dict[str, tuple[float, LogRecord, Entry]] = {}  # to the draw, by output
         self.made_by: Counter[tuple[tuple[str, str], ...]] = Counter()
         self.lost: list[Finding] = []
         self.findings = problems_beside(store, manifest.version)
@@ -211,21 +214,47 @@ class _Checking:
             if self._job is not None:
                 self.findings += check_spans(self._job, record, units)
             self.made_by.update(tuple(sorted(entry.software.items())) for entry in units)
-            chosen = [entry for entry in units if is_sampled(self._sample, entry.identity)]
+            chosen = self._sampled(record, units)
             tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
             if self._job is not None and record.status in (LogStatus.whole, LogStatus.salvaged):
                 tasks += _derive_tasks(self._job, record, chosen)
-            self.units += len(chosen)
-            self.rows += sum(entry.rows for entry in chosen)
-            self.bytes += sum(entry.size for entry in chosen)
-            self.num_tasks += len(tasks)
+            self._count(chosen, tasks)
             # Their sum takes a look at each unit of the log, of which the sample of many logs wants a few.
             yield from self._check_log(reading, record, units if self._has_every_log else chosen)
             yield from tasks
+        yield from self._of_outputs_without_a_draw(reading)
         yield from (Task(_check_assembled, (reading, part)) for part in self.assembled)
         self.findings += claims.check_all(is_lost=bool(self.lost))
         if not (self.lost or self.purged) and self._has_every_log:
             self.findings += check_view(store, manifest)
+
+    def _sampled(self, record: LogRecord, units: Sequence[Entry]) -> list[Entry]:
+        """Return the units of a log to read back; remember the nearest one of each output without any."""
+        chosen = [entry for entry in units if is_sampled(self._sample, entry.identity)]
+        self._read |= {entry.output for entry in chosen if entry.rows}
+        for entry in units:
+            if entry.rows and entry.output not in self._read:
+                draw = (draw_of(entry.identity), record, entry)
+                self._nearest[entry.output] = min(
+                    self._nearest.get(entry.output, draw), draw, key=operator.itemgetter(0)
+                )
+        return chosen
+
+    def _of_outputs_without_a_draw(self, reading: Reading) -> Iterator[Task]:
+        """A sample has at least one unit of each output."""
+        for output, (_, record, entry) in sorted(self._nearest.items()):
+            if output not in self._read:
+                tasks = [Task(_check_unit, (reading, entry))]
+                if self._job is not None and record.status in (LogStatus.whole, LogStatus.salvaged):
+                    tasks += _derive_tasks(self._job, record, [entry])
+                self._count([entry], tasks)
+                yield from tasks
+
+    def _count(self, chosen: Sequence[Entry], tasks: Sequence[Task]) -> None:
+        self.units += len(chosen)
+        self.rows += sum(entry.rows for entry in chosen)
+        self.bytes += sum(entry.size for entry in chosen)
+        self.num_tasks += len(tasks)
 
     def report(self, findings: Iterable[Finding], state: str) -> Report:
         """What was seen, once all tasks are done.

@@ -91,8 +91,16 @@ def is_sampled(verify: str, identity: str) -> bool:
     """Whether a unit is among those to read back; the same ones in every attempt."""
     if verify in ("all", "new", "none"):
         return verify != "none"
-    share = float(verify.removeprefix("sample:"))
-    return int(blake3(identity.encode()).hexdigest()[:8], 16) < share * 2**32
+    return draw_of(identity) < float(verify.removeprefix("sample:"))
+
+
+def draw_of(identity: str) -> float:
+    """Return the number in [0, 1) that decides whether a sample has a unit.
+
+    >>> round(draw_of("a unit"), 3)
+    0.406
+    """
+    return int(blake3(identity.encode()).hexdigest()[:8], 16) / 2**32
 
 
 def differences(

@@ -595,7 +595,7 @@ def test_the_command_exits_with_3_where_it_left_something_out(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere", "out", "--format", "tar"), "there is no such dataset"),
+        (("nowhere", "out", "--format", "tar"), "there is no such file or folder"),
         (("notes", "out", "--format", "tar"), "neither a version of logloom nor"),
         ((".", "out", "--format", "tar", "--from", "csv"), "--from 'csv'"),
         (("drive", "out", "--format", "nonsense"), "no installed part offers output 'nonsense'"),

@@ -148,6 +148,10 @@ def test_on_error_reaches_the_suggestion_of_a_recipe(whole, cut, tmp_path):
     assert built.returncode == 3, built.stderr
     assert json.loads(built.stdout)["rows"] > 390
     assert "skipped: cut: " in built.stderr
+    shown = logloom("info", cut, whole, "--on-error", "skip")
+    assert (shown.returncode, "skipped: cut: " in shown.stderr) == (3, True)
+    assert "salvaged" not in shown.stderr
+    assert "cut: " not in shown.stdout
 
 
 def test_a_damaged_log_is_shown_with_salvage_or_left_out_with_skip(whole, tmp_path):

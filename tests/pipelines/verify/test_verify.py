@@ -61,6 +61,11 @@ def test_an_untouched_copy_is_proven(root):
     assert findings(root) == []
 
 
+def test_the_smallest_sample_reads_one_unit_of_each_output(root):
+    outputs = read_manifest(Store.at(str(root))).outputs
+    assert verify(str(root), sample="sample:1e-12", num_workers=1).units == len(outputs)
+
+
 def test_a_flipped_byte_in_a_shard_is_found_and_named(root):
     victim = shards(root)[0]
     flip(victim)

@@ -490,7 +490,7 @@ def test_a_root_with_a_version_where_a_bare_root_belongs_is_told_apart(grown, tm
         assert done.returncode == 2
         assert "the root alone is expected here, without @1" in done.stderr
     done = command("drop", "--workers", "1", str(tmp_path / "nowhere"), "x")
-    assert "no version here; `logloom build" in done.stderr
+    assert "there is no such file or folder" in done.stderr
     done = command("diff", grown.uri, "1")
     assert done.returncode == 2
     assert f"name two, or compare {grown.uri}@1 with its parent" in done.stderr

@@ -390,9 +390,9 @@ def index_of(
 
 def way_on(remedy: str) -> str:
     """Describe what to do about a damaged file, as the end of an error."""
-    return f"To go on, {remedy}, or set on_error: salvage to use what is whole."
+    return f"{remedy}, or set on_error: salvage to use all undamaged messages"
 
 
 def damaged_at(container: Container, offset: int, what: str) -> LogReadError:
     """Return the error for a file that is damaged at an offset."""
-    return LogReadError(f"{container.file.uri}: {what} (at byte {offset}). {way_on(container.remedy)}")
+    return LogReadError(f"{container.file.uri}: {what} (at byte {offset}); {way_on(container.remedy)}")

@@ -6,6 +6,7 @@ Elsewhere: the kinds of file (logloom.io.logs), several files as one log (contai
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -365,14 +366,18 @@ def _check_size(file: LogFile, index: FileIndex) -> None:
 
 
 def damage_error(refusals: Sequence[Refusal], remedy: str, torn: bool = False) -> LogReadError:
-    """List damage in an error: the first few places, and the number of others."""
-    lines = [
-        f"{r.uri}: {r.topic + ': ' if r.topic else ''}{r.reason}, {_place(r)}" for r in refusals[:LISTED]
-    ]
-    if len(refusals) > LISTED:
-        lines.append(f"and {len(refusals) - LISTED} more")
+    """List damage in an error: the first few places, each with its topics, and the number of others."""
+    topics: dict[tuple[str, str], list[str]] = {}  # by file and words
+    for r in refusals:
+        topics.setdefault((r.uri, f"{r.reason}, {_place(r)}"), []).extend([r.topic] if r.topic else [])
+    lines = []
+    for uri, own in itertools.groupby(itertools.islice(topics.items(), LISTED), lambda item: item[0][0]):
+        places = [f"{', '.join(names)}: {words}" if names else words for (_, words), names in own]
+        lines.append(f"{uri}: {', and '.join(places)}")
+    if len(topics) > LISTED:
+        lines.append(f"and {len(topics) - LISTED} more")
     kind = TruncatedLogError if torn else LogReadError
-    return kind(f"{'; '.join(lines)}. {way_on(remedy)}")
+    return kind(f"{'; '.join(lines)}; {way_on(remedy)}")
 
 
 def _place(refusal: Refusal) -> str:

@@ -96,7 +96,7 @@ class McapFile:
             raise LogReadError(f"{uri}: is no MCAP file, it starts with {self._head!r}")
         tail_start, tail = self._tail
         if self.unfinished:
-            raise TruncatedLogError(f"{uri}: {unfinished_words(self.unfinished)}. {way_on(self.remedy)}")
+            raise TruncatedLogError(f"{uri}: {unfinished_words(self.unfinished)}; {way_on(self.remedy)}")
         footer = size - FOOTER_LENGTH
         content = records.RecordCursor(tail[footer - tail_start + records.RECORD.size :])
         summary_start, _, crc = content.unsigned(8), content.unsigned(8), content.unsigned(4)

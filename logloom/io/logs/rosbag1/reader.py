@@ -76,7 +76,7 @@ class Rosbag1File:
             return None
         if start > size:
             raise TruncatedLogError(
-                f"{uri}: truncated at byte {size}, before its index at byte {start}. {way_on(self.remedy)}"
+                f"{uri}: truncated at byte {size}, before its index at byte {start}; {way_on(self.remedy)}"
             )
         if size - start > self._max_chunk_bytes:
             raise damaged_at(self, start, "the index is larger than max_chunk_bytes")

@@ -33,6 +33,7 @@ from logloom.io.logs.files.container import (
     LostBytes,
     broken_chunk,
     share_of,
+    way_on,
 )
 from logloom.io.logs.files.lazy_attributes import lazy
 from logloom.io.logs.files.message_compression import inflate, is_deflated, joined
@@ -87,10 +88,7 @@ class Db3File:
             raise LogReadError(f"{self.file.uri}: is no sqlite file, it starts with {head!r}")
         torn = [lost.reason for lost in self._outer_damage() if lost.torn]
         if torn:
-            raise TruncatedLogError(
-                f"{self.file.uri}: {torn[0]}. To go on, {self.remedy}, or set on_error: salvage to use what "
-                "is whole."
-            )
+            raise TruncatedLogError(f"{self.file.uri}: {torn[0]}; {way_on(self.remedy)}")
         return None
 
     def scan(self) -> FileIndex:

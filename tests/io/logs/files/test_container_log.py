@@ -311,6 +311,7 @@ def test_errors_name_only_the_first_few_places(tmp_path):
     with pytest.raises(LogReadError, match=r"and 95 more") as caught:
         read_all(open_log([str(write_mcap(tmp_path / "drive.mcap", messages))]), "header")
     assert str(caught.value).count("its header time is 0") == part_module.LISTED
+    assert str(caught.value).count("drive.mcap: ") == 1
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
 
 

@@ -122,7 +122,9 @@ def test_all_failures_of_a_build_stand_in_a_file_that_the_message_names(drive, t
     root = tmp_path / "root"
     plan = plan_build(drive.recipe(), str(root))
     monkeypatch.setattr(partition, "_write_units", _refused)
-    with pytest.raises(LogReadError, match=r"all of them: runs/00000001/\w+\.failures-\w+\.jsonl") as raised:
+    with pytest.raises(
+        LogReadError, match=r"all of them: \S+/runs/00000001/\w+\.failures-\w+\.jsonl"
+    ) as raised:
         build(plan)
     (file,) = (root / "runs/00000001").glob("*.failures-*.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
