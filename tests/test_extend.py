@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import pathlib
 import re
 import subprocess
 import sys
@@ -29,10 +28,10 @@ from logloom.io.logs.opening import open_log
 from logloom.io.storage.store import Store
 from logloom.testing.rows import SCHEMA, cut, random_block
 from logloom.transforms.rows.derive import columns as derive
+from tests.pages import REPOSITORY, blocks
 
 pytestmark = pytest.mark.pages
 
-PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
 START = 1_700_000_000_000_000_000
 TOPIC, XYZ = "/acceleration", FieldSpec(("xyz",))
 RECORD = np.dtype([("log_time", "<i8"), ("stamp", "<i8"), ("xyz", "<f4", 3)])
@@ -41,16 +40,13 @@ RECORD = np.dtype([("log_time", "<i8"), ("stamp", "<i8"), ("xyz", "<f4", 3)])
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """The folder into which the page's package is installed."""
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     site = tmp_path / "site"
-    for language, text in blocks:
-        if language == "python":
-            path = site / text.splitlines()[0].removeprefix("# ")
+    for block in blocks("docs/extend.md"):
+        if block.is_file:
+            path = site / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-    for language, text in blocks:
-        if language == "toml":
-            install(site, tomllib.loads(text)["project"])
+            path.write_text(block.text)
+    install(site, tomllib.loads((site / "pyproject.toml").read_text())["project"])
     monkeypatch.syspath_prepend(str(site))
     caches = (parts.plugins, opening.kind_named, format_named)
     for cached in caches:
@@ -59,7 +55,7 @@ def site(tmp_path, monkeypatch):
     yield site
     for cached in caches:
         cached.cache_clear()
-    for module in [name for name in sys.modules if name.startswith("acme_")]:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "acme"]:
         del sys.modules[module]
 
 
@@ -120,12 +116,12 @@ def test_the_commands_know_that_kind(site, tmp_path):
 
 
 def test_functions_that_the_package_offers_may_be_derived_by(site):
-    name = "acme_logs.labels:is_hard"
+    name = "acme.labels:is_hard"
     derive.check_allowed(name, ())
     hard = derive.load(name)({"acceleration": np.array([[0.0, 0, 1], [9, 0, 1]])})
     assert hard.tolist() == [False, True]
-    with pytest.raises(UsageError, match="--allow-derive acme_logs"):
-        derive.check_allowed("acme_logs.kind:KIND", ())
+    with pytest.raises(UsageError, match="--allow-derive acme"):
+        derive.check_allowed("acme.telemetry:KIND", ())
 
 
 def test_a_folder_of_that_kind_is_one_log(site, tmp_path):
@@ -139,7 +135,7 @@ def test_a_folder_of_that_kind_is_one_log(site, tmp_path):
 
 
 def with_site(site, *command):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(PAGE.parent.parent)])}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(REPOSITORY)])}
     done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -147,7 +143,7 @@ def with_site(site, *command):
 
 def test_the_page_s_contract_tests_pass(site):
     plain = ("-p", "no:cacheprovider", "-q", "--rootdir", str(site), "-c", os.devnull)
-    said = with_site(site, "pytest", *plain, str(site / "acme_tests/test_contracts.py"))
+    said = with_site(site, "pytest", *plain, str(site / "tests/test_contracts.py"))
     assert re.search(r"\d{2} passed", said), said
 
 
@@ -155,7 +151,7 @@ def test_the_page_s_formats_are_written_and_read_in_pipelines(site, tmp_path):
     blocks = [random_block(SCHEMA, 9, seed, log_id=log) for seed, log in enumerate(("a", "b/c"))]
     cuts = [part for block in blocks for part in cut(block, [2, 3, 7])][::-1]
     units, lines = tmp_path / "units", tmp_path / "lines"
-    form = importlib.import_module("acme_lines.format").FORMAT
+    form = importlib.import_module("acme.lines").FORMAT
     with beam.Pipeline() as p:
         assert_that(
             p | beam.Create(cuts) | WriteTo(units, "npz", SCHEMA) | beam.Map(counts), equal_to([(2, 18)])
