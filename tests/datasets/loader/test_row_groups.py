@@ -270,7 +270,7 @@ def watch(monkeypatch):
 def check_epoch(rows, groups):
     """Each row comes once."""
     assert len(groups_of(rows).starts) - 1 == groups
-    with Loader(rows, batch=100, workers=0, shuffle="groups", shuffle_groups=4) as loader:
+    with Loader(rows, batch=100, workers=0, prefetch=0, shuffle="groups", shuffle_groups=4) as loader:
         numbers = [next(loader)["x"] for _ in range(STORED // 100)]
     assert sorted(np.concatenate(numbers).tolist()) == list(range(STORED))
 
