@@ -211,7 +211,8 @@ class Binder:
             return column, "text"
         if ctype.kind != "array" or ctype.shape or ctype.dtype.kind not in "iufb":
             problem = f"only single numbers and text can be compared, this is {ctype}"
-            refuse(self._text, node.at, problem + _part_hint(column.name, ctype))
+            name = ".".join([column.name, *map(str, column.steps)])
+            refuse(self._text, node.at, problem + _part_hint(name, ctype))
         if ctype.dtype.kind == "b":
             return column, "truth"
         if column.steps or ctype.dtype != np.int64 or self._what != "column":

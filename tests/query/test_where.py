@@ -24,6 +24,7 @@ TYPES = {
     "image": BYTES,
     "image.available": AVAILABLE,
     "image.age": ColumnType(np.dtype("<i8")),
+    "pose": ColumnType(np.dtype([("at", [("y", "f8")])])),
 }
 COLUMNS = {
     "timestamp": np.array([10, 20, 30, 40]),
@@ -168,9 +169,45 @@ def test_a_filter_lets_pass(text, rows):
         ("not nan(n)", r"character 5 .*nan\(…\) isn't a function; here it is isnan\(column\)"),
         (
             "sqrt(n) > 1",
-            r"sqrt\(…\) isn't a function; there are available, delta, count, any, all, isfinite, isnan, abs, len",
+            r"sqrt\(…\) isn't a function; there are available, delta, count, any, all, isfinite, isnan, "
+            "abs, len",
         ),
         ("n > 1" + " " * 1_000_000, "1000005 characters, more than"),
+        ("timestamp > 10ms", "character 13 .*a time is compared with a duration"),
+        ("n > 10ms", "a number is compared with a duration; write a number without unit"),
+        ("n > 10sec", "character 7 .*expected a unit: ns, us, ms, s, min, m, h, d, found 'sec'"),
+        ("image.age > '2026-01-01'", "an age is compared with a text; write a duration such as 10ms"),
+        ("n > '2026-01-01'", "a number is compared with a text"),
+        ("timestamp > '2026-13-01'", "'2026-13-01' is not a time: month must be in"),
+        ("timestamp > '1.2.2026'", "character 13 .*'1.2.2026' is not a time; write 2026-01-31, or"),
+        ("timestamp > gear", "a time is compared with a text; only constant texts are dates"),
+        ("timestamp + timestamp > 1", "character 13 .*a time \\+ a time has no meaning"),
+        (
+            "image.age + 1 > 10ms + 1",
+            "character 24 .*a duration \\+ a number has no meaning; write both",
+        ),
+        ("-timestamp < 1", "character 1 .*- of a time; subtract another time first"),
+        ("n + gear > 1", "character 5 .*only numbers are calculated with, this is a text"),
+        ("abs(moving) > 1", "character 5 .*only numbers are calculated with, this is a truth"),
+        ("abs(n", "expected '\\)' at the end"),
+        ("n + > 1", "character 5 .*expected a column, a number or a 'text', found '>'"),
+        ("len(n) > 1", r"character 5 .*len\(…\) is for texts, bytes, lists and vectors, this is int64"),
+        ("pose.at.z > 1", "character 1 .*no field 'z' in pose.at; there is only y"),
+        ("pose > 1", "this is struct; name a field, as in pose.at"),
+        ("pose.at > 1", "this is struct; name a field, as in pose.at.y"),
+        ("ego.position.3 > 1", "index 3 is out of range"),
+        ("ego.position > 1", "name one, as in ego.position.0"),
+        ("n.x > 1", "no column 'n.x'"),
+        ("ego.position.x > 1", "no column 'ego.position.x'|only single numbers"),
+        ("n between 1 and 2", "no operator 'between'; here it is a chain, as in 1 <= column <= 2"),
+        ("gear LIKE 'a%'", "no operator 'LIKE'; here it is == or in; for parts of texts `rows.filter`"),
+        ("n <> 1", "unexpected '<>'; here it is !="),
+        ("n % 2 == 0", r"unexpected '%'; here it is \+, -, \* or /"),
+        ("n ** 2 > 1", r"unexpected '\*\*'"),
+        ("n > 1 AND n < 2", "no operator 'AND'; here it is and"),
+        ("NOT n > 1", "no operator 'NOT'; here it is not"),
+        ("n == null", "no column 'null'; here it is available"),
+        ("date(timestamp) > 1", "here it is a text, as in timestamp >= '2026-01-31'"),
     ],
 )
 def test_a_wrong_filter_is_refused_with_its_place(text, message):
@@ -322,7 +359,7 @@ def test_filters_mean_what_plain_python_means(condition):
     assert found.mask(COLUMNS, 4).tolist() == [holds(row) for row in rows_of(COLUMNS)], text
 
 
-INDEXED = [name for name in TYPES if name not in ("image", "image.available", "image.age")]
+INDEXED = [name for name in TYPES if name not in ("image", "image.available", "image.age", "pose")]
 
 
 @pytest.fixture(scope="module")
