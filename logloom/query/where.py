@@ -178,7 +178,7 @@ def parse(text: str) -> Filter:
     """Parse a filter; columns are checked later.
 
     Args:
-        text: the filter; docs/rows.md explains the language.
+        text: the filter; docs/filters.md explains the language.
 
     Returns:
         The filter, which knows its columns and evaluates batches of rows.

@@ -19,7 +19,7 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import absolute_uri, contents, folder_of
 from logloom.io.storage.metadata import canonical
 from logloom.query import where
-from logloom.schema import ColumnType
+from logloom.schema import NO_AGE, TIMESTAMP, ColumnType, root_of
 from logloom.text import counted, near_to
 from logloom.uris import shown, without_query
 
@@ -196,7 +196,7 @@ def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
         found.check_names(table.column_names)
         columns: dict[str, Any] = {}
         kinds: dict[str, ColumnType] = {}
-        for name in found.columns:
+        for name in {root_of(name, table.column_names) or name for name in found.columns}:
             column = table[name]
             if types.is_dictionary(column.type):
                 column = column.cast(column.type.value_type)
@@ -209,11 +209,15 @@ def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
             elif types.is_boolean(column.type):
                 columns[name] = pc.fill_null(column, False).to_numpy()
                 kinds[name] = ColumnType(np.dtype(bool))
+            elif types.is_timestamp(column.type) or types.is_date(column.type):
+                times = column.cast(pa.timestamp("ns", getattr(column.type, "tz", None)), safe=True)
+                columns[name] = pc.fill_null(times.cast(pa.int64()), NO_AGE).to_numpy()
+                kinds[name] = TIMESTAMP
             else:
                 raise UsageError(
-                    f"where: {name} is {column.type}; only numbers, texts and booleans are compared"
+                    f"where: {name} is {column.type}; only numbers, texts, booleans, dates and times are "
+                    "compared"
                 )
-        found.check(kinds)
-        return pa.array(np.asarray(found.mask(columns, table.num_rows)))
-    except (UsageError, DatasetError, LogReadError) as error:
+        return pa.array(np.asarray(found.bound(kinds).mask(columns, table.num_rows)))
+    except (UsageError, DatasetError, LogReadError, pa.ArrowInvalid) as error:
         raise UsageError(f"{place}: {error}") from error

@@ -220,7 +220,7 @@ def test_a_filter_names_the_columns_it_looks_at():
     assert parse(text).columns == ("gear", "image.available", "moving", "n")
 
 
-@given(st.text("n()<>=!1.0' \"[],-andotirspeavl", max_size=40))
+@given(st.text("n()<>=!1.0' \"[],-+*/andotirspeavlbm", max_size=40))
 def test_any_text_is_a_filter_or_refused(text):
     try:
         found = parse(text).bound(TYPES)

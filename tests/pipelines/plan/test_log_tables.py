@@ -1,5 +1,6 @@
 """Logs that a table lists, and logs that may still be written."""
 
+import datetime
 import os
 import pathlib
 import shutil
@@ -120,10 +121,14 @@ def test_a_plan_tells_how_many_files_its_logs_are_of(drive, tmp_path):
         ("rain < 2", ["monday/one"]),
         ("not night", ["two"]),
         ("split in ['val', 'train'] and not rain < 2", ["two"]),
+        ("driven > '2026-01-01' and rain * 2 < 3 and len(city) > 5", ["monday/one"]),
+        ("not driven > '2026-01-01'", ["two"]),
     ],
 )
 def test_a_filter_over_the_tables_columns_chooses_logs(drive, tmp_path, where, names):
-    recipe = listing(drive, tmp_path / "a", f'uri: path, log_id: name, where: "{where}"')
+    driven = pa.array([datetime.datetime(2026, 1, 2), None])
+    said = f'uri: path, log_id: name, where: "{where}"'
+    recipe = listing(drive, tmp_path / "a", said, driven=driven)
     assert [log.log_id for log in expand_logs(recipe)] == names
 
 
@@ -146,6 +151,7 @@ def test_a_filter_over_the_tables_columns_chooses_logs(drive, tmp_path, where, n
             r"^recipe\.yaml:\d+: logs\.table: .*drives\.parquet: the table has no rows, and so lists no",
         ),
         ("uri: path, where: 'city < 3'", {}, "a text is compared with a number"),
+        ("uri: path, where: 'city.x < 3'", {}, "no column 'city.x'"),
         ("uri: path", {"path": ["gone.mcap", "drive-01.mcap"]}, r"gone\.mcap"),
         ("uri: path, log_id: name", {"name": ["..", "b"]}, "can't be a log_id"),
         ("uri: path, split: split", {"split": ["a/b", "c"]}, "split 'a/b' is not a name"),

@@ -440,6 +440,26 @@ def test_dropped_ticks_are_counted_by_the_first_reason(max_bytes):
     assert accounts["/odom"].columns["speed"].used == kept.sum()  # dropped ticks use nothing
 
 
+@pytest.mark.parametrize(
+    ("where", "keep"),
+    [
+        ("camera.age < 30ns", lambda c: c["camera.available"] & (c["camera.age"] < 30)),
+        ("abs(speed - 12) * 2 <= 6", lambda c: np.abs(c["speed"] - 12) * 2 <= 6),
+        (
+            "len(camera) > 3 and timestamp >= '1970-01-01'",
+            lambda c: c["camera.available"] & (c["camera"].lengths > 3),
+        ),
+    ],
+)
+def test_filters_of_ticks_calculate(where, keep):
+    log, plan = a_log(), a_plan(where=where, rows=6)
+    columns, _ = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    everything, _ = built(log, a_plan(), plan_spans(log.summary, a_plan()), 10**6)
+    kept = keep(everything)
+    assert 0 < kept.sum() < len(kept)
+    assert columns["timestamp"].tolist() == everything["timestamp"][kept].tolist()
+
+
 def test_images_of_dropped_ticks_are_not_decoded():
     log, plan = a_log(), a_plan(where="speed == 12")
     taken = []
