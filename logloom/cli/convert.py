@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +10,7 @@ import typer
 from logloom.cli import terminal
 from logloom.cli.options.groups import NamingParts, takes_groups
 from logloom.cli.options.jobs import EngineOptions, JobOptions, View, print_work, run_job, work_of
+from logloom.cpus import available_cpus
 from logloom.errors import UsageError
 from logloom.text import counted, human_bytes
 from logloom.values import dataclass
@@ -111,7 +111,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
         output=what.output,
         columns=what.columns,
         storage_options=storage,
-        num_workers=options.workers or len(os.sched_getaffinity(0)),
+        num_workers=options.workers or available_cpus(),
         **which,
     )
     choices: dict[str, Any] = {"options": chosen, "columns": what.columns, "limit": what.limit, **which}

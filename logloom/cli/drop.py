@@ -9,6 +9,7 @@ import typer
 from logloom.cli import terminal
 from logloom.cli.options.jobs import View
 from logloom.cli.rollback import MakeView, Reason, ResultOnly
+from logloom.cpus import available_cpus
 from logloom.text import counted, ignore_message, some_of
 
 
@@ -36,7 +37,6 @@ def drop(
 
     Later builds leave them out, too; earlier versions stay.
     """
-    import os
 
     from logloom.io.storage.store import Store
     from logloom.pipelines.build.build import build
@@ -52,7 +52,7 @@ def drop(
     else:
         built = build(
             plan,
-            num_workers=workers or os.cpu_count() or 1,
+            num_workers=workers or available_cpus(),
             view=view.value,
             watch=Watch.silent if quiet else Watch,
             on_message=on_message,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 import sys
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from logloom.cli import terminal
+from logloom.cpus import available_cpus
 from logloom.errors import UsageError
 
 
@@ -53,7 +53,7 @@ def report(
             _check_place(out)
     where, version = split_root(root)
     store, manifest = open_root(Store.at(where, terminal.parse_storage_options(storage_option)), version)
-    num_workers = workers or os.cpu_count() or 1
+    num_workers = workers or available_cpus()
     if card:
         from logloom.pipelines.report.card import card_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 
 from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given, takes_groups
+from logloom.cpus import available_cpus
 from logloom.text import human_duration, human_number
 from logloom.values import dataclass
 
@@ -130,7 +130,7 @@ def _show_columns(
         logs=logs,
         columns=columns,
         every_value=every_value,
-        num_workers=workers or os.cpu_count() or 1,
+        num_workers=workers or available_cpus(),
         storage_options=options,
     )
     if json:

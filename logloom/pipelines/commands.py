@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+from logloom.cpus import available_cpus
 from logloom.errors import UsageError
 from logloom.io.catalog.manifest import read_manifest, split_root
 from logloom.io.logs.log_list import SAMPLE
@@ -235,7 +236,7 @@ def convert(
     names = None if columns is None else _listed(columns)
     which: dict[str, Any] = {"columns": names, "on_error": on_error, "where": where}
     store: dict[str, Any] = {"storage_options": storage_options}
-    num_workers = workers or len(os.sched_getaffinity(0))
+    num_workers = workers or available_cpus()
     rows = open_source(os.fspath(source), kind=kind, output=output, num_workers=num_workers, **which, **store)
     which |= {"options": options, "limit": limit}
     settings = BuildSettings(verify=verify, labels=labels or {})

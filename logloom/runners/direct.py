@@ -6,11 +6,11 @@ It fails the job when a worker dies and does not retry; a second build then find
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
 
+from logloom.cpus import available_cpus
 from logloom.errors import UsageError
 from logloom.extras import beam_needed
 from logloom.runners.engine import Construct, EngineJob
@@ -40,7 +40,7 @@ def num_workers(options: RunnerOptions, size: Size) -> int:
     """How many workers a run has; with options of Beam's its own runner takes the steps, in this process."""
     if options.beam_flags():
         return 1
-    return options.workers or default_workers(size, len(os.sched_getaffinity(0)))
+    return options.workers or default_workers(size, available_cpus())
 
 
 def pipeline_options(flags: Sequence[str] = ()) -> Any:

@@ -38,6 +38,10 @@ def views(rows):
             rows.select(["whole", "real.available", "list"]),
             rows.select(["whole", "real.available", "list"]).head(0),
         ),
+        (
+            rows.rename({"struct": "s", "list": "pair", "pair": "list"}),
+            rows.rename({"struct": "s", "list": "pair", "pair": "list"}).filter("whole > 5").sort_by("word"),
+        ),
         (rows.window([-1, 0], on_edge="pad"), rows.window([-1, 0], on_edge="pad").head(0)),
     ]
 

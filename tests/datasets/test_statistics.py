@@ -33,6 +33,14 @@ def test_rows_that_are_read_have_the_same_statistics(rows, built):  # noqa: F811
         assert rows.stats(name) == said[name]
 
 
+def test_renamed_columns_have_the_statistics_that_builds_counted(rows, monkeypatch):
+    wanted = {name: rows.stats(name) for name in ("ego.speed", "ego.speed.age")}
+    renamed = rows.rename({"ego.speed": "v"})
+    monkeypatch.setattr(type(renamed.source), "take", None)
+    assert renamed.stats("v") == wanted["ego.speed"]
+    assert renamed.stats(["v.age"]) == {"v.age": wanted["ego.speed.age"]}
+
+
 def test_of_some_rows_only_these_are_counted(rows):
     some = rows.take(slice(3, 20))
     speeds = np.array([row["ego.speed"] for row in some])

@@ -257,8 +257,8 @@ class Mixture:
         """
         if self._chosen is not None:
             raise UsageError(
-                "these are some positions of a mixture, and a Loader goes on behind its last: give it the "
-                "whole mixture, or give torch's DataLoader these"
+                "Loader: some positions of a mixture have no order without an end; pass the whole "
+                "mixture, or pass these to torch's DataLoader"
             )
         own = self.rows.lengths, self._shares, shuffle, self._repeat, self._seed
         return MixedOrder(*own, groups, pool)

@@ -91,7 +91,7 @@ class RenamedSource(RowSource):
             if name in names or name not in taken
         }
         sampled = [names.get(name, name) for name in schema.sampled if name in names or name not in taken]
-        self._source, self._names = source, dict(names)
+        self._source, self._new_names = source, dict(names)
         self._schema = Schema(columns, tuple(sampled))
         back = {new: old for old, new in names.items()}
         self._stored = {name: renamed(name, back) for name in self._schema.all}
@@ -105,7 +105,8 @@ class RenamedSource(RowSource):
         assert self._source.counted is not None
         found = self._source.counted([self._stored[name] for name in columns])
         lanes = {
-            key._replace(column=renamed(key.column, self._names)): lane for key, lane in found.lanes.items()
+            key._replace(column=renamed(key.column, self._new_names)): lane
+            for key, lane in found.lanes.items()
         }
         return Statistics({key: lanes[key] for key in sorted(lanes)})
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import pathlib
 import tempfile
 import time
 from collections.abc import Mapping
 
 from logloom.blocks import Block, take
+from logloom.cpus import available_cpus
 from logloom.errors import LogloomError
 from logloom.io.formats.interface import UnitContext
 from logloom.io.formats.registry import format_named
@@ -81,7 +81,7 @@ def estimated(plan: BuildPlan) -> Bottleneck | None:
     if not rows:
         return None
     stored = source.summary.size / max(1, log.message_bytes) * plan.message_bytes
-    num_workers = default_workers(plan.size, len(os.sched_getaffinity(0)))
+    num_workers = default_workers(plan.size, available_cpus())
     moved = {"disk": 0.0, "network": 0.0}
     moved["disk" if all(map(is_local, log.task.uris)) else "network"] += stored
     moved["disk" if plan.job.store.local is not None else "network"] += (

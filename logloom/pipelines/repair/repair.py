@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from logloom.cpus import available_cpus
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.catalog.assembled_outputs import assembled_files
 from logloom.io.catalog.entries import Entry
@@ -126,7 +126,7 @@ def repair(
         remake = functools.partial(
             job_again, store, manifest, py_files, allow_derive=allow_derive, access=access
         )
-        mending = _Mending(store, manifest, num_workers or os.cpu_count() or 1, remake, on_progress)
+        mending = _Mending(store, manifest, num_workers or available_cpus(), remake, on_progress)
         return mending.run(dry_run, broken)
 
 

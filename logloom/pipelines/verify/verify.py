@@ -11,7 +11,6 @@ import array
 import itertools
 import math
 import operator
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from logloom.cpus import available_cpus
 from logloom.errors import DatasetError
 from logloom.interpreter import process_pool
 from logloom.io.catalog.commit_times import time_problems
@@ -158,7 +158,7 @@ def verify(
     state, findings = manifest_state(store, manifest.version)
     checking = _Checking(store, manifest, sample, job)
     checking.lost += broken
-    for done, found in enumerate(run_tasks(checking.tasks(), num_workers or os.cpu_count() or 1), 1):
+    for done, found in enumerate(run_tasks(checking.tasks(), num_workers or available_cpus()), 1):
         findings += found
         on_progress(done, max(done, checking.num_tasks))
     return checking.report(findings, state)

@@ -10,7 +10,6 @@ detached jobs on standing clusters, which need nothing from here.
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import re
 import shutil
@@ -20,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from logloom.cpus import available_cpus
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.beam_pipeline import refuse_ignored
 from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
@@ -135,7 +135,7 @@ class Flink:
         self._options = options
         wanted = "" if options.job_endpoint else version_of_flink(options.flink_job_server_jar)
         self._cluster = FlinkCluster(options.flink_master, wanted) if options.flink_master else None
-        cores = len(os.sched_getaffinity(0))
+        cores = available_cpus()
         self._parallel = options.workers or max(1, min(cores, size.partitions))
         self._workers_each = self._parallel
         if self._cluster is not None:

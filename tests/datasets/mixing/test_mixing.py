@@ -398,7 +398,7 @@ def test_rows_of_a_mixture_are_chosen_as_those_of_a_list(two):
     assert pickle.loads(pickle.dumps(pairs))[2:4][0] == every[2]
     with pytest.raises(UsageError, match=f"a mask of 1 for {len(mixture)} rows"):
         mixture[[True]]
-    with pytest.raises(UsageError, match="give it the whole mixture"):
+    with pytest.raises(UsageError, match="pass the whole mixture"):
         Loader(mixture[2:5], batch=2)
 
 

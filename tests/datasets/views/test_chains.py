@@ -4,15 +4,18 @@ import math
 import pickle
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.datasets
 import logloom.io.formats.table as tt
-from logloom.datasets import concat
+from logloom.datasets import Loader, concat
 from logloom.datasets.dataset import RowNumberError
 from logloom.errors import UsageError
+from tests.cases import case
 
 LOGS = {"a": 5, "b": 1, "c": 4}
 KEYS = ("log_id", "timestamp")
@@ -183,6 +186,41 @@ def test_views_of_windows_and_of_mapped_rows_keep_their_form(rows):
     assert rows.sort_by(["word", "n"], descending=True)[0]["n"] == 3
     assert list(rows.select("timestamp")[0]) == [*KEYS]
     assert rows.select(["x", "timestamp"]).columns == ("x",)
+
+
+def test_a_renamed_view_has_the_values_of_its_source_wherever_it_is_read(rows):
+    view = rows.rename({"x": "y", "n": "x"})
+    for text in ("{} > 1 for 10ns", "{} >= 2 and not {} == 3", "{} > 4 within 10ns"):
+        with case(text):
+            found, wanted = view.filter(text.format("y", "y")), rows.filter(text.format("x", "x"))
+            assert found.positions.tolist() == wanted.positions.tolist()
+    assert view.source.row(3, ["y"])["y"] == rows[3]["x"]
+    assert [block.columns["x"].tolist() for block in view.source.blocks(["x"])] == [
+        block.columns["n"].tolist() for block in rows.source.blocks(["n"])
+    ]
+    with Loader(view, batch=10, shuffle=False, workers=0) as loader:
+        batch = next(loader)
+    assert list(batch) == [*KEYS, "x", "y", "word", "v"]
+    np.testing.assert_array_equal(batch["y"], rows.get_many(slice(None))["x"])
+    into = {"y": np.empty(10), "timestamp": np.empty(10, np.int64)}
+    assert view.get_many(slice(None), out=into)["y"] is into["y"]
+    np.testing.assert_array_equal(into["y"], batch["y"])
+
+
+def test_rows_without_a_value_come_last_and_have_none_of_the_different_ones(tmp_path):
+    columns = {"i": pa.array([3, None, 1, 1]), "t": ["b", None, "a", ""], "f": [2.0, None, math.nan, -1.0]}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    rows = logloom.datasets.open(tmp_path / "x.parquet")
+    for name, upwards, downwards, values in (
+        ("i", [2, 3, 0, 1], [0, 2, 3, 1], [1, 3]),
+        ("t", [3, 2, 0, 1], [0, 2, 3, 1], ["", "a", "b"]),
+        ("f", [3, 0, 1, 2], [0, 3, 1, 2], [-1.0, 2.0]),
+        (["i", "f"], [3, 2, 0, 1], [0, 3, 2, 1], None),
+    ):
+        with case(name):
+            assert rows.sort_by(name).positions.tolist() == upwards
+            assert rows.sort_by(name, descending=True).positions.tolist() == downwards
+            assert values is None or rows.unique(name).tolist() == values
 
 
 def test_statistics_of_all_columns_or_several_are_by_name(rows):
