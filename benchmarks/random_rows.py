@@ -24,6 +24,8 @@ from benchmarks.harness import Contender, Sample, compare, in_process
 from benchmarks.report import Report
 
 GROUP_ROWS = 20_000
+BATCH = 256
+EPOCHS = ("groups", "all rows", "in order")
 
 
 def write(folder: pathlib.Path, num_rows: int) -> None:
@@ -48,6 +50,8 @@ def opened(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
         import logloom
 
         return logloom.open(str(folder)).get_many
+    if who in EPOCHS:
+        return epoch(who, folder)
     if folder.name == "lance":
         import lance
 
@@ -57,6 +61,22 @@ def opened(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
 
     dataset = pyarrow.dataset.dataset(str(folder))
     return lambda rows: dataset.take(pa.array(rows))
+
+
+def epoch(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
+    """Opens the rows; gives what reads each of them once."""
+    if who == "in order":
+        import pyarrow.dataset
+
+        dataset = pyarrow.dataset.dataset(str(folder))
+        return lambda _: [batch.num_rows for batch in dataset.to_batches(batch_size=BATCH)]
+    import logloom
+
+    rows = logloom.open(str(folder))
+    options = {"batch": BATCH, "workers": 0, "shuffle": "groups" if who == "groups" else True}
+    loader = logloom.Loader(rows, **options)  # type: ignore[arg-type]
+    next(loader)
+    return lambda _: [len(next(loader)["x"]) for _ in range(len(rows) // BATCH)]
 
 
 def measure(who: str, folder: pathlib.Path, num_rows: int, count: int) -> None:
@@ -101,6 +121,10 @@ def main() -> None:
             sides = {who: side(who, place, arguments.rows, arguments.take) for who in ("logloom", peer)}
             found = compare(sides, rounds=arguments.rounds, warm_up=0)
             report.add(f"random rows, {kind}", arguments.take, "rows", found)
+        place = pathlib.Path(folder) / "parquet"
+        epochs = {who: side(who, place, arguments.rows, arguments.take) for who in EPOCHS}
+        found = compare(epochs, rounds=arguments.rounds, warm_up=0)
+        report.add("an epoch of rows, parquet", arguments.rows, "rows", found)
     report.finish()
 
 
