@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import io
+import math
 import pickle
 import traceback
 from collections import ChainMap
@@ -197,17 +198,19 @@ def column_of(key: str, values: Sequence[Any], dtype: np.dtype[Any], shape: tupl
         check_fits(key, array, dtype, (*array.shape[:axes], *tail))
     lengths = np.array([array.shape[:axes] for array in arrays], np.int64).reshape(len(arrays), axes)
     lengths = lengths[:, 0] if axes == 1 else lengths
-    joined = np.concatenate([np.empty((0, *tail), dtype), *(array.reshape(-1, *tail) for array in arrays)])
-    form = len(values), *shape[:steps]
+    flat = [array.reshape(math.prod(array.shape[:axes]), *tail) for array in arrays]
+    joined = np.concatenate([np.empty((0, *tail), dtype), *flat])
+    form = len(values), *steps
     if nested:
         return joined, np.array([len(row) for row in rows], np.int64).reshape(form), lengths
     return joined, lengths.reshape(*form, *lengths.shape[1:])
 
 
-def _ragged_axes(shape: Sequence[int | None]) -> tuple[int, int, Sequence[int | None]]:
-    """How many axes come before the ragged ones (1 of a window), how many are ragged, and those behind."""
-    steps, axes = shape.index(None) if None in shape else 0, shape.count(None)
-    return steps, axes, shape[steps + axes :]
+def _ragged_axes(shape: Sequence[int | None]) -> tuple[list[int], int, list[int]]:
+    """The axes before the ragged ones (one of a window), how many are ragged, and the axes behind."""
+    axes, first = shape.count(None), shape.index(None) if None in shape else 0
+    fixed = [axis for axis in shape if axis is not None]
+    return fixed[:first], axes, fixed[first:]
 
 
 def _plain(value: Any) -> Any:
@@ -234,7 +237,7 @@ def varying_column(
         return column_of(key, column, dtype, shape)
     values, lengths, *inner = column
     steps, axes, tail = _ragged_axes(shape)
-    form = count, *shape[:steps], *([axes] if axes > 1 and not inner else [])
+    form = count, *steps, *([axes] if axes > 1 and not inner else [])
     if dtype.hasobject or lengths.shape != form:
         raise ValueError(_misfit(key, values, str(dtype), shape))
     check_fits(key, values, dtype, (len(values), *tail))
