@@ -97,7 +97,10 @@ class Dataset(DatasetView, Generic[Sample]):
             ('ego.position', 'ego.rotation', 'ego.speed', 'camera.front')
         """
         if self._fns or self._row_fns:
-            return cast("Dataset[Any]", self).map(Pick([columns] if isinstance(columns, str) else columns))
+            from logloom.datasets.statistics import reading
+
+            picked = Pick([columns] if isinstance(columns, str) else columns)
+            return cast("Dataset[Any]", reading(self, picked)).map(picked)
         source = self._source
         wanted = without_keys(columns, source.has_stamps)
         chosen = names_of(wanted, source.schema, self.columns, source.place, source.left_out)
@@ -247,7 +250,11 @@ class Dataset(DatasetView, Generic[Sample]):
         asked = offsets, stride, on_edge, max_gap, tolerance, mask
         windows = sample_windows(source, *asked, known, self.borders)
         rows = windows.whole(self.positions, source) if on_edge == "drop" else self._rows
-        made = self._with(_rows=rows, _window=windows, _row_fns=self._row_fns + self._fns, _fns=())
+        from logloom.datasets.statistics import scales_windows
+
+        scales = scales_windows(self, on_edge)
+        row_fns, of_windows = ((), self._fns) if scales else (self._row_fns + self._fns, ())
+        made = self._with(_rows=rows, _window=windows, _row_fns=row_fns, _fns=of_windows)
         return cast("Dataset[dict[str, Any]]", made)
 
     def filter(
@@ -476,8 +483,10 @@ class Dataset(DatasetView, Generic[Sample]):
         chosen = self._chosen(numbers)
         of_batches = [fn for fn in self._fns if isinstance(fn, BatchFn)]
         if len(of_batches) == len(self._fns) and not self._row_fns:
-            positions, into = views.at(self._rows, chosen), {} if of_batches else out or {}
-            batch = stored_batch(self._source, self._window, positions, self.columns, into)
+            changed = {name for fn in of_batches for name in fn.changes}
+            plain = {name: array for name, array in (out or {}).items() if name not in changed}
+            positions = views.at(self._rows, chosen)
+            batch = stored_batch(self._source, self._window, positions, self.columns, plain)
             for fn in of_batches:
                 batch = fn.batched(batch)
             return batch

@@ -207,6 +207,15 @@ class DatasetView:
         """The functions given to `map`: of rows that windows are made of, and of samples."""
         return self._row_fns, self._fns
 
+    def with_functions(self, columns: Sequence[str], fns: Sequence[Fn]) -> Self:
+        """The same samples of some columns, changed by other functions.
+
+        Args:
+            columns: names of the columns that are read.
+            fns: that samples are given to, instead of those given to `map`.
+        """
+        return self._with(columns=tuple(columns), _fns=tuple(fns))
+
     @property
     def window_steps(self) -> int:
         """How many rows a window has, the longest where columns have their own; 0 where samples are rows."""

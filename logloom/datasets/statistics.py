@@ -6,10 +6,11 @@ Elsewhere: what statistics are (logloom.statistics).
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from logloom.datasets.dataset import Dataset
+    from logloom.datasets.dataset_view import DatasetView
 
+D = TypeVar("D", bound="DatasetView")
 _FIRST_ROWS = 32  # that are read together, which tell what a row takes
 _AT_ONCE = 64 << 20  # bytes of rows that are read together, about
 
@@ -215,6 +218,17 @@ class Normalize(BatchFn):
             mean, std = (_shaped(stats_of_column[key], ctype) for key in ("mean", "std"))
             self._scales[name] = mean, np.where(std > 0, std, 1.0)
 
+    @property
+    def changes(self) -> Collection[str]:  # type: ignore[override]
+        """The columns that it scales."""
+        return self._scales.keys()
+
+    def part(self, names: Collection[str]) -> Normalize:
+        """The same for some of the columns."""
+        other = copy.copy(self)
+        other._scales = {name: scale for name, scale in self._scales.items() if name in names}
+        return other
+
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """
         Raises:
@@ -236,6 +250,27 @@ class Normalize(BatchFn):
         ragged = {name: batch[name] for name in self._scales if isinstance(batch.get(name), tuple)}
         changed = self({**batch, **{name: values for name, (values, *_) in ragged.items()}})
         return {**changed, **{name: (changed[name], *lengths) for name, (_, *lengths) in ragged.items()}}
+
+
+def reading(dataset: D, picked: Pick) -> D:
+    """Return the same samples without the columns that a choice drops, where no function needs these."""
+    of_rows, fns = dataset.functions
+    if of_rows or not all(isinstance(fn, Normalize) for fn in fns):
+        return dataset
+    names = tuple(name for name in dataset.columns if picked.keeps(name))
+    return dataset.with_functions(names, [fn.part(names) for fn in fns if isinstance(fn, Normalize)])
+
+
+def scales_windows(dataset: Dataset[Any], on_edge: str) -> bool:
+    """Whether all functions of a dataset scale columns, and may scale windows of rows instead of rows.
+
+    Not if a window is padded by values that would be scaled, too.
+    """
+    fns = dataset.functions[1]
+    types = dataset.source.schema.all
+    changed = [types[name] for fn in fns if isinstance(fn, Normalize) for name in fn.changes]
+    scaled = on_edge == "pad" and any(ctype.is_ragged or ctype.dtype.kind != "f" for ctype in changed)
+    return not scaled and all(isinstance(fn, Normalize) for fn in fns)
 
 
 def _normal(value: Any, mean: Array, std: Array) -> Any:

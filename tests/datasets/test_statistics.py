@@ -163,3 +163,31 @@ def test_normalizing_one_column_leaves_others_as_they_are_and_reads_batches_at_o
         assert {"x", "word"} <= chosen.keys() <= {"x", "word", "mask"}
     out = np.empty(2, np.float32)
     assert rows.normalized("x").get_many([1, 2], out={"x": out})["x"].dtype == np.float32
+
+
+def test_selecting_after_normalizing_reads_no_other_columns(rows):
+    scaled = rows.normalized(["ego.speed", "ego.position"]).select("ego.speed")
+    assert scaled.columns == ("ego.speed",)
+    assert [*scaled[3]] == ["ego.speed"]
+    wanted = rows.normalized("ego.speed")
+    np.testing.assert_array_equal(scaled.get_many([1, 2])["ego.speed"], wanted.get_many([1, 2])["ego.speed"])
+
+
+@pytest.mark.parametrize("on_edge", ["drop", "repeat", "pad"])
+def test_windows_of_normalized_rows_are_normalized_windows(rows, on_edge):
+    names = ["ego.speed", "ego.position"]
+    before = rows.normalized(names).window(range(-2, 1), on_edge=on_edge).get_many([0, 3])
+    after = rows.window(range(-2, 1), on_edge=on_edge).get_many([0, 3])
+    for name in names:
+        stats = rows.stats(name)
+        std = np.array(stats["std"])
+        wanted = (after[name] - np.array(stats["mean"])) / np.where(std > 0, std, 1)
+        np.testing.assert_allclose(before[name], wanted.astype("f4"), rtol=1e-6)
+    np.testing.assert_array_equal(before["timestamp"], after["timestamp"])
+
+
+def test_batches_fill_the_arrays_of_columns_that_are_not_normalized(rows):
+    out = {"ego.speed": np.zeros(2, "f4"), "ego.position": np.zeros((2, 3))}
+    batch = rows.normalized("ego.speed").get_many([1, 2], out=out)
+    assert batch["ego.position"] is out["ego.position"]
+    assert batch["ego.speed"].dtype == np.float32

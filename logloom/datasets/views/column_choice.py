@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -116,7 +116,13 @@ def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
 
 
 class BatchFn(abc.ABC):
-    """A function of samples, for `map`, that can treat all samples of a batch at once."""
+    """A function of samples, for `map`, that can treat all samples of a batch at once.
+
+    Attributes:
+        changes: columns whose values it changes; it needs no others.
+    """
+
+    changes: Collection[str] = ()
 
     @abc.abstractmethod
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,6 +138,10 @@ class Pick(BatchFn):
 
     def __init__(self, patterns: Sequence[str], keeps: bool = True):
         self.patterns, self._keeps = tuple(patterns), keeps
+
+    def keeps(self, key: str) -> bool:
+        """Whether a key of a sample is kept."""
+        return any(pattern == ".*" or fnmatch.fnmatchcase(key, pattern) for pattern in self.patterns)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """
