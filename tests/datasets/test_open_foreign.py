@@ -462,3 +462,22 @@ def test_filters_look_into_structs_of_bags_that_are_opened_as_they_are(tmp_path)
         assert rows.filter(where).positions.tolist() == kept
     with pytest.raises(UsageError, match=r"other.*have elements"):
         rows.filter("any(other, a > 1)")
+
+
+@pytest.mark.parametrize("shardlen", [None, 2])
+@pytest.mark.parametrize(
+    ("kind", "number"), [("tree", float), ("tree", np.float64), ("tree", np.array), ("msgpack", float)]
+)
+def test_numbers_in_trees_and_maps_of_plain_bags_are_structs(tmp_path, shardlen, kind, number):
+    many = {} if shardlen is None else {"shardlen": shardlen}
+    writer = bags.DatasetWriter if shardlen is None else bags.ShardedDatasetWriter
+    with writer(tmp_path / "set", {"i": "int", "pose": kind}, bags.encoders, **many) as file:
+        for i in range(5):
+            file.append({"i": i, "pose": {"position": {"x": number(float(i)), "y": -i}, "id": i}})
+    source = logloom.datasets.open(tmp_path / "set").source
+    struct = source.structs["pose"]
+    assert struct.shape == ()
+    assert struct.dtype["position"].names == ("x", "y")
+    taken = source.take_structs(np.array([4, 1]), ["pose"])["pose"]
+    assert taken["position"]["x"].tolist() == [4, 1]
+    assert taken["id"].tolist() == [4, 1]

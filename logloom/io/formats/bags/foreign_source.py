@@ -68,7 +68,27 @@ def _sequence(base: str, row: list[Any]) -> Array | None:
 
 def _tree(record: bytes) -> Any:
     """A structured array where the tree is a dict of arrays of one length, else the record as it is."""
-    found = decode_tree(record)
+    return _structured(decode_tree(record), record)
+
+
+def _tree_of_numbers(record: bytes) -> Any:
+    """As `_tree`; a number that isn't an array is one, too."""
+    return _structured(_as_arrays(decode_tree(record)), record)
+
+
+def _map_of_numbers(record: bytes) -> Any:
+    """A structured value where msgpack has a map of numbers and such maps, else the record as it is."""
+    return _structured(_as_arrays(decode_msgpack(record)), record)
+
+
+def _as_arrays(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {name: _as_arrays(item) for name, item in tree.items()}
+    fits = isinstance(tree, float) or (isinstance(tree, int) and -(2**63) <= tree < 2**63)
+    return np.array(tree) if fits else tree
+
+
+def _structured(found: Any, record: bytes) -> Any:
     if isinstance(found, np.ndarray):
         return found
     leaves = list(_leaves(found))
@@ -113,6 +133,7 @@ _COLUMN_DECODERS: Mapping[str, Callable[[bytes], Any]] = {  # all others stay by
     "array": decoders["array"],
     "tree": _tree,
 }
+_STRUCT_DECODERS = {"tree": _tree_of_numbers, "msgpack": _map_of_numbers}
 
 
 def _with_meta(
@@ -280,10 +301,10 @@ class DatapointsSource(RowSource, RawRows):
 
     @cached_property
     def structs(self) -> Mapping[str, ColumnType]:
-        """Trees of arrays of one length, as the first datapoint has them."""
+        """Trees of arrays of one length or of numbers, and maps of numbers, as the first datapoint has them."""
         found = {}
-        for key, name in self.spec.items():
-            if name == "tree" and len(self.reader):
+        for key in self.names():
+            if self.spec[key] in _STRUCT_DECODERS and len(self.reader):
                 first = self._arrays[0, (key,)][key]
                 if isinstance(first, np.ndarray) and first.dtype.names is not None and first.ndim < 2:
                     found[key] = ColumnType(first.dtype, (None,) * first.ndim)
@@ -292,7 +313,7 @@ class DatapointsSource(RowSource, RawRows):
     @cached_property
     def _arrays(self) -> Any:
         kind = bags.ShardedDatasetReader if self._is_sharded else bags.DatasetReader
-        return self._open_folder(kind, "", _COLUMN_DECODERS)
+        return self._open_folder(kind, "", _STRUCT_DECODERS)
 
     def take_structs(self, positions: Ints, names: Sequence[str]) -> Batch:
         batch: Batch = {}
