@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from logloom.blocks import Lists
+from logloom.blocks import Block, Lists, Ragged
 from logloom.datasets.views.scan import pieces_of
 from logloom.errors import UsageError
-from logloom.io.arrow.arrays import fixed_array, lists_array, ragged_array, type_of
+from logloom.io.arrow.arrays import fixed_array, lists_array, ragged_array, stored_array, type_of
 from logloom.io.rows.batches import Batch, row_values, window_values
-from logloom.schema import STRING, TIMESTAMP
+from logloom.schema import STRING, TIMESTAMP, ColumnType
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from logloom.datasets.dataset import Dataset
 
+_JOINED_BYTES = 1 << 20  # of blocks, below which a batch of each would cost more than a copy
 _KEYS = {"log_id": STRING, "timestamp": TIMESTAMP}
 
 
@@ -48,11 +49,15 @@ def record_batch(batch: Batch, schema: Any | None, place: str) -> Any:
         try:
             arrays[name] = _array(column, wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise UsageError(
-                f"{place}: Arrow can't hold the values of {name} ({str(error)[:200]}); leave it out by "
-                "columns=[…], or turn it into plain values in a function given to map"
-            ) from error
+            raise _unfit(place, name, error) from error
     return pa.RecordBatch.from_pydict(arrays)
+
+
+def _unfit(place: str, name: str, error: Exception) -> UsageError:
+    return UsageError(
+        f"{place}: Arrow can't hold the values of {name} ({str(error)[:200]}); leave it out by "
+        "columns=[…], or turn it into plain values in a function given to map"
+    )
 
 
 def _array(column: Any, wanted: Any) -> Any:
@@ -88,6 +93,9 @@ def batches_of(dataset: Dataset[Any], rows: int | None) -> Iterator[Any]:
     Raises:
         UsageError: Arrow can't hold a column's values, or they differ in type from batch to batch.
     """
+    if rows is None and _is_stored(dataset):
+        yield from _stored_batches(dataset)
+        return
     schema = None
     for start, batch in pieces_of(dataset, rows):
         found = record_batch(batch, _schema_of(dataset, list(batch)), dataset.place)
@@ -102,6 +110,66 @@ def batches_of(dataset: Dataset[Any], rows: int | None) -> Iterator[Any]:
     if schema is None and not dataset.is_mapped:
         batch = dataset.get_many([])
         yield record_batch(batch, _schema_of(dataset, list(batch)), dataset.place)
+
+
+def _is_stored(dataset: Dataset[Any]) -> bool:
+    """Whether samples are neighbouring rows as they are stored, of columns with types."""
+    rows, source = dataset.stored_rows, dataset.source
+    types = [source.schema.all[name] for name in dataset.columns]
+    is_range = isinstance(rows, range) and rows.step == 1 and len(rows) > 0
+    is_plain = not (dataset.is_mapped or dataset.window_steps or source.key_name)
+    return is_range and is_plain and all(ctype.dtype.kind != "O" for ctype in types)
+
+
+def _stored_batches(dataset: Dataset[Any]) -> Iterator[Any]:
+    """Record batches that share the memory of the source's blocks; small ones are joined.
+
+    Raises:
+        UsageError: Arrow can't hold a column's values; names it.
+    """
+    rows, source = dataset.stored_rows, dataset.source
+    assert isinstance(rows, range)
+    schema = _schema_of(dataset, dataset.keys)
+    held: list[Any] = []
+    size = 0
+    for block in source.scan(dataset.columns, start=rows.start, stop=rows.stop):
+        arrays = {}
+        for name in schema.names:
+            try:
+                arrays[name] = _stored_column(block, name, source.schema.all.get(name))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise _unfit(dataset.place, name, error) from error
+        batch = pa.RecordBatch.from_pydict(arrays, schema=schema)
+        held, size = [*held, batch], size + batch.nbytes
+        if size >= _JOINED_BYTES:
+            yield _one(held)
+            held, size = [], 0
+    if held:
+        yield _one(held)
+
+
+def _stored_column(block: Block, name: str, ctype: ColumnType | None) -> Any:
+    if name == "log_id":
+        return pa.array([block.log_id], pa.string()).take(pa.array(np.zeros(len(block), np.int64)))
+    values = block.columns[name]
+    if ctype is not None and isinstance(values, Ragged) and ctype.kind == "array":
+        return ragged_array(values.values, values.shapes)
+    return stored_array(values, ctype or TIMESTAMP)
+
+
+def _one(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def stream_of(dataset: Dataset[Any]) -> Any:
+    """All rows as a pyarrow RecordBatchReader, which reads while it is read."""
+    batches = batches_of(dataset, None)
+    first = next(batches, None)
+    schema = _schema_of(dataset, dataset.keys) if first is None else first.schema
+    found = batches if first is None else chain([first], batches)
+    return pa.RecordBatchReader.from_batches(schema, found)
 
 
 def _schema_of(dataset: Dataset[Any], names: Sequence[str]) -> Any:

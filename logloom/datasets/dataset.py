@@ -566,6 +566,22 @@ class Dataset(DatasetView, Generic[Sample]):
 
         return table_of(self if columns is None else self.select(columns))
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The samples for libraries that read Arrow's C stream: `polars.DataFrame(rows)`, `pa.table(rows)`.
+
+        Args:
+            requested_schema: types that the library prefers; see Arrow's PyCapsule interface.
+
+        Examples:
+            >>> import pyarrow
+            >>> rows = logloom.datasets.open("demo/dataset", columns="ego.speed")
+            >>> pyarrow.table(rows).column_names
+            ['log_id', 'timestamp', 'ego.speed']
+        """
+        from logloom.datasets.arrow import stream_of
+
+        return stream_of(self).__arrow_c_stream__(requested_schema)
+
     def to_pandas(self, columns: str | Sequence[str] | None = None) -> pd.DataFrame:
         """All samples as a DataFrame in memory.
 

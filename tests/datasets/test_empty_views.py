@@ -16,6 +16,7 @@ from logloom.io.formats.interface import UnitContext
 from logloom.io.formats.registry import format_named
 from logloom.schema import Schema
 from logloom.testing.rows import TYPES, random_block
+from tests.absent import present
 
 COLUMNS = {
     "whole": pa.array([1, 2], pa.int16()),
@@ -149,7 +150,7 @@ def test_names_that_only_some_mapped_rows_have_are_an_error_that_names_row_and_r
         rows.to_pandas()
 
 
-@pytest.mark.parametrize("name", ["bags", "lance", "parquet", "table", "tar", "zarr"])
+@pytest.mark.parametrize("name", present("bags", "lance", "parquet", "table", "tar", "zarr"))
 def test_all_types_of_columns_stay_in_views_without_rows(tmp_path, name):
     form = format_named(name)
     options = form.Options()

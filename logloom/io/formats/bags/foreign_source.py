@@ -301,7 +301,7 @@ class DatapointsSource(RowSource, RawRows):
 
     @cached_property
     def structs(self) -> Mapping[str, ColumnType]:
-        """Trees of arrays of one length or of numbers, and maps of numbers, as the first datapoint has them."""
+        """Trees of arrays of one length, and trees and maps of numbers, as the first datapoint has them."""
         found = {}
         for key in self.names():
             if self.spec[key] in _STRUCT_DECODERS and len(self.reader):

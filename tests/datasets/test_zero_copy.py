@@ -1,0 +1,83 @@
+"""Arrow tables of datasets: which share memory with files, and that all readers get the same rows."""
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import logloom as ll
+from logloom.datasets.dataset import Dataset
+from logloom.io.formats.interface import UnitContext
+from logloom.io.formats.registry import format_named
+from logloom.schema import Schema
+from logloom.testing.rows import TYPES, random_block
+from tests.absent import needs, present
+
+ROWS = 100_000
+
+
+def address_of(column):
+    """Where the last buffer of a column begins, without its offset within."""
+    (chunk,) = column.chunks
+    return chunk.buffers()[-1].address
+
+
+@pytest.fixture
+def arrow_file(tmp_path):
+    needs("ipc")
+    table = pa.table(
+        {
+            "x": np.arange(ROWS, dtype="f8"),
+            "n": np.arange(ROWS, dtype="i2"),
+            "v": pa.FixedSizeListArray.from_arrays(np.arange(3 * ROWS, dtype="f4"), 3),
+            "points": pa.ListArray.from_arrays(np.arange(0, 2 * ROWS + 1, 2, "i4"), np.arange(2.0 * ROWS)),
+            "text": [f"t{number}" for number in range(ROWS)],
+        }
+    )
+    with pa.ipc.new_stream(tmp_path / "rows.arrow", table.schema) as file:
+        file.write_table(table)
+    return tmp_path / "rows.arrow", table
+
+
+def test_a_table_of_an_arrow_file_is_a_view_of_the_mapped_file(arrow_file):
+    path, table = arrow_file
+    rows = ll.open(path)
+    before = pa.total_allocated_bytes()
+    found, again = rows.to_arrow(), rows.to_arrow()
+    for name in ("x", "n", "v", "points", "text"):
+        assert address_of(found[name]) == address_of(again[name]), name
+        assert found[name].to_pylist() == table[name].to_pylist()
+    assert pa.total_allocated_bytes() - before < 3 * 4 * ROWS + table["x"].nbytes  # offsets alone
+
+
+def test_arrow_reads_the_same_rows_through_the_c_stream(arrow_file):
+    path, table = arrow_file
+    rows = ll.open(path, columns=["x", "text"])
+    assert pa.table(rows).equals(table.select(["x", "text"]))
+    assert pl.DataFrame(rows).equals(pl.from_arrow(table.select(["x", "text"])))
+    (summed,) = duckdb.sql("select sum(x), max(text) from rows").fetchall()
+    assert summed == (ROWS * (ROWS - 1) / 2, "t99999")
+    assert pa.table(rows.head(0)).schema == pa.table(rows).schema
+
+
+@pytest.mark.parametrize("name", present("bags", "lance", "parquet", "table", "tar", "zarr"))
+def test_tables_of_blocks_equal_those_of_rows(tmp_path, name):
+    form = format_named(name)
+    options = form.Options()
+    types = {f"c{number}": ctype for number, ctype in enumerate(TYPES)}
+    held = {one: ctype for one, ctype in types.items() if not form.check(options, Schema({one: ctype}))}
+    schema = Schema(held, tuple(held)[:3])
+    block = random_block(schema, 9, 0)
+    (tmp_path / "unit").mkdir()
+    writer = form.writer(tmp_path / "unit", schema, options, UnitContext(block.log_id, "a.mcap", "", "all"))
+    writer.append(block)
+    entry = writer.close()
+    entry.pop("columns", None)
+    source = form.reader(str(tmp_path / "unit"), schema, options, entry)
+    rows = Dataset(source, range(2, 9), tuple(schema.all))
+    by_number = rows.take(np.arange(len(rows)))
+    found, wanted = rows.to_arrow(), by_number.to_arrow()
+    assert found.schema == wanted.schema
+    for one in found.column_names:
+        assert repr(found[one].to_pylist()) == repr(wanted[one].to_pylist()), one
