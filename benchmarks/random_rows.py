@@ -1,14 +1,17 @@
-"""Random rows of Parquet files and Lance tables that others wrote, beside pyarrow and pylance.
+"""Random rows of Parquet, Lance and Arrow files that others wrote, beside pyarrow, pylance and `datasets`.
 
     python -m benchmarks.random_rows [--rows 200000] [--take 4000] [--rounds 3]
 
 Rows have a number, thirty float32, a text and a list of numbers. Each side opens the same files in a process
 of its own, which isn't timed, and takes the same rows once; the peak is that of the whole process.
+Arrow files are in the layout of Hugging Face's `save_to_disk`; where its package `datasets` isn't installed,
+pyarrow takes the rows of the mapped file. Normalizing a column is measured beside not normalizing it.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import pathlib
 import resource
@@ -26,10 +29,20 @@ from benchmarks.report import Report
 GROUP_ROWS = 20_000
 BATCH = 256
 EPOCHS = ("groups", "all rows", "in order")
+FILE = "data-00000-of-00001.arrow"
+STATE = {
+    "_data_files": [{"filename": FILE}],
+    "_fingerprint": "0",
+    "_format_columns": None,
+    "_format_kwargs": {},
+    "_format_type": None,
+    "_output_all_columns": False,
+    "_split": None,
+}
 
 
 def write(folder: pathlib.Path, num_rows: int) -> None:
-    """Writes the rows as one Parquet file and as a Lance table."""
+    """Writes the rows as one Parquet file, as a Lance table and as Arrow files."""
     import lance
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -42,6 +55,11 @@ def write(folder: pathlib.Path, num_rows: int) -> None:
     (folder / "parquet").mkdir()
     pq.write_table(table, folder / "parquet" / "rows.parquet", row_group_size=GROUP_ROWS)
     lance.write_dataset(table, folder / "lance", max_rows_per_file=GROUP_ROWS)
+    (folder / "arrow").mkdir()
+    with pa.ipc.new_stream(folder / "arrow" / FILE, table.schema) as stream:
+        stream.write_table(table, max_chunksize=1000)  # as `datasets` does
+    (folder / "arrow" / "state.json").write_text(json.dumps(STATE))
+    (folder / "arrow" / "dataset_info.json").write_text("{}")
 
 
 def opened(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
@@ -52,6 +70,14 @@ def opened(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
         return logloom.open(str(folder)).get_many
     if who in EPOCHS:
         return epoch(who, folder)
+    if who == "normalized":
+        import logloom
+
+        return logloom.open(str(folder)).normalized("x").get_many
+    if who == "datasets":
+        import datasets  # type: ignore[import-not-found,unused-ignore]
+
+        return datasets.load_from_disk(str(folder)).with_format("numpy").__getitem__  # type: ignore[no-any-return]
     if folder.name == "lance":
         import lance
 
@@ -59,6 +85,9 @@ def opened(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
     import pyarrow as pa
     import pyarrow.dataset
 
+    if folder.name == "arrow":
+        table = pa.ipc.open_stream(pa.memory_map(str(folder / FILE))).read_all()
+        return lambda rows: table.take(pa.array(rows)).combine_chunks()
     dataset = pyarrow.dataset.dataset(str(folder))
     return lambda rows: dataset.take(pa.array(rows))
 
@@ -116,11 +145,18 @@ def main() -> None:
     report = Report("Random rows of others")
     with tempfile.TemporaryDirectory() as folder:
         in_child("write", pathlib.Path(folder), arguments.rows, 0)
-        for kind, peer in (("parquet", "pyarrow"), ("lance", "pylance")):
+        of_arrow = "datasets" if importlib.util.find_spec("datasets") else "pyarrow"
+        for kind, first, peer in (
+            ("parquet", "logloom", "pyarrow"),
+            ("lance", "logloom", "pylance"),
+            ("arrow", "logloom", of_arrow),
+            ("arrow", "normalized", "logloom"),
+        ):
             place = pathlib.Path(folder) / kind
-            sides = {who: side(who, place, arguments.rows, arguments.take) for who in ("logloom", peer)}
+            sides = {who: side(who, place, arguments.rows, arguments.take) for who in (first, peer)}
             found = compare(sides, rounds=arguments.rounds, warm_up=0)
-            report.add(f"random rows, {kind}", arguments.take, "rows", found)
+            name = "normalized rows" if first == "normalized" else "random rows"
+            report.add(f"{name}, {kind}", arguments.take, "rows", found)
         place = pathlib.Path(folder) / "parquet"
         epochs = {who: side(who, place, arguments.rows, arguments.take) for who in EPOCHS}
         found = compare(epochs, rounds=arguments.rounds, warm_up=0)
