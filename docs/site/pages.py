@@ -1,4 +1,4 @@
-"""Pages of the site that don't lie in docs/: of the project, of the examples, of public modules and names.
+"""Pages of the site that aren't in docs/: of the project, of the examples, of public modules and names.
 
 A hook of MkDocs. Links that lead out of docs/ lead to these pages.
 """
@@ -48,7 +48,7 @@ MODULES = [
 NAMES = {
     "commands": (
         "What commands do, as functions",
-        "Where a command takes the URI of a root, some of these take its `Store`.",
+        "Where a command takes the URI of a root, some of these accept its `Store`.",
         {
             "logloom.pipelines.plan.plan": ["plan_build"],
             "logloom.pipelines.plan.build_plan": ["BuildPlan"],
@@ -214,7 +214,7 @@ def _names(title: str, about: str, modules: dict[str, list[str]]) -> str:
 
 def _examples() -> str:
     """Each file of examples/, whole."""
-    found = ["# Examples\n\nEach of these files stands in `examples/`, and is run by a test.\n"]
+    found = ["# Examples\n\nEach of these files is in `examples/`, and a test runs it.\n"]
     for file in sorted((ROOT / "examples").rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:
             name = file.relative_to(ROOT).as_posix()

@@ -37,14 +37,14 @@ GROUPS = {
         "build": "Build a new version of a dataset.",
         "status": "Show the builds of a dataset, or wait for their end.",
         "convert": "Convert a version, or a foreign dataset, to another format.",
-        "label": "Send frames to labelling tools, and take in what they wrote.",
+        "label": "Send frames to labelling tools, and import their labels.",
     },
     "Look": {
         "info": "Show the topics of logs: types, counts, rates, times.",
         "doctor": "Report what in logs is damaged, missing or strangely timed.",
         "head": "Show rows of a dataset; with --why, where their values come from.",
         "stats": "Show statistics of a dataset's columns, or of its splits.",
-        "find": "Find the times at which a condition on rows holds.",
+        "find": "Find the times at which a condition on rows is true.",
     },
     "Versions": {
         "versions": "List versions, the logs of one, or all that have a log.",

@@ -1,4 +1,4 @@
-"""`logloom find`: find the times at which a condition on rows holds."""
+"""`logloom find`: find the times at which a condition on rows is true."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def find(
     json: terminal.Json = False,
     storage_option: terminal.StorageOption = None,
 ) -> None:
-    """Find the times at which a condition on rows holds."""
+    """Find the times at which a condition on rows is true."""
     from logloom.datasets.search.find import find as run
 
     options = terminal.parse_storage_options(storage_option)

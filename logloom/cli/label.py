@@ -12,7 +12,7 @@ from logloom.text import counted
 
 label = typer.Typer(
     name="label",
-    help="Send frames to labelling tools, and take in what they wrote.",
+    help="Send frames to labelling tools, and import their labels.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

@@ -100,7 +100,7 @@ versions: versions urban
 versions --logs: versions urban --logs 2
 versions --log: versions urban --log drive-00
 gc: gc urban --keep-last 1 --no-keep-tags
-gc: gc urban
+gc: gc urban --keep-last 1 --no-keep-tags
 verify: verify damaged
 repair: repair damaged
 purge: purge urban --rows drive-00:2025-12-31T09:00:01Z..2025-12-31T09:00:02Z
