@@ -166,7 +166,7 @@ class Why:
         return "made by the output from the recipe's columns" if made else self.problem
 
     def to_json(self, name: str) -> dict[str, Any]:
-        """See docs/commands.md; without `age` and `available`."""
+        """Return its keys of logloom/cli/json_keys.txt but `age` and `available`."""
         column, lineage = self.columns.get(name), self.lineages.get(name)
         if isinstance(column, DerivedColumn):
             bases = {base: self.to_json(base) for base in bases_of(self.columns, name)}
