@@ -62,7 +62,7 @@ GROUPS = {
     },
 }
 
-_GOES_ON = "; a build keeps what is finished: build again to go on"
+_GOES_ON = "; a build keeps finished units: build again to go on"
 # They continue if their result can't be printed; others have nothing else to do.
 _CHANGE_ROOTS = {
     *("build", "convert", "label", "tag", "rollback", "drop", "view"),
@@ -197,9 +197,7 @@ def _report_unforeseen(error: Exception, debug: bool) -> int:
         terminal.print_message(_usage_words(error))
         return int(getattr(error, "exit_code", terminal.BAD_USAGE))
     if isinstance(error, OSError) and _is_of_printing(error):
-        terminal.print_message(
-            f"logloom: what is printed can't be written to stdout: {error.strerror or error}"
-        )
+        terminal.print_message(f"logloom: the result can't be written to stdout: {error.strerror or error}")
         _discard_stdout()
     else:
         _print_internal(error, debug)

@@ -127,7 +127,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
     terminal.print_notices(found, quiet=options.quiet)
     print_work(built, options.on_message)
     if built.copied:
-        options.on_message("this disk has no hard links: the view holds copies")
+        options.on_message("this disk has no hard links: the view contains copies")
     if not options.json:
         print(built.view or root)
 

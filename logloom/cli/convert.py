@@ -58,7 +58,7 @@ class ConvertOptions:
     ] = None
     output: Annotated[
         str | None,
-        typer.Option(help="Which output of a version to read (default: one that holds all columns)."),
+        typer.Option(help="Which output of a version to read (default: one that contains all columns)."),
     ] = None
     options: Annotated[
         str | None,

@@ -40,7 +40,7 @@ def find(
     ] = "0s",
     save: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Save the intervals with the version: in(NAME) then means them."),
+        typer.Option(metavar="NAME", help="Save the intervals with the version, for in(NAME) in filters."),
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="With --save: replace other intervals of that name.")
@@ -75,7 +75,7 @@ def find(
     else:
         _show(root, found)
     if found.saved:
-        terminal.print_message(f"saved: {found.saved}; filters on this version know it as in({save})")
+        terminal.print_message(f"saved: {found.saved}; filters on this version call it in({save})")
 
 
 def _show(root: str, found: FoundIntervals) -> None:
@@ -98,7 +98,7 @@ def _show(root: str, found: FoundIntervals) -> None:
     unknown = f"; unknown for {counted(found.unknown, 'row')}" if found.unknown else ""
     terminal.print_result(
         f"{counted(len(found.intervals), 'interval')} in {counted(found.logs, 'log')} with "
-        f"{counted(found.rows, 'row')}; it holds for {found.matches:,} of "
+        f"{counted(found.rows, 'row')}; it is true for {found.matches:,} of "
         f"{counted(found.looked_at, 'row')}{unknown}"
     )
 

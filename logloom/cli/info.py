@@ -33,8 +33,8 @@ def info(
     on_error: Annotated[
         terminal.OnError | None,
         typer.Option(
-            help="Damaged logs: fail (the default), skip them, or salvage what is whole; --recipe writes "
-            "it down."
+            help="Damaged logs: fail (the default), skip them, or salvage undamaged messages; --recipe "
+            "writes it down."
         ),
     ] = None,
     json: terminal.Json = False,

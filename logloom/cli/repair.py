@@ -24,7 +24,7 @@ def repair(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Only report what is damaged or lost; exit with code 3 if something is."
+            "--dry-run", help="Only report damaged and lost files; exit with code 3 if something is."
         ),
     ] = False,
     again: DeriveOptions,

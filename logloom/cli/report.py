@@ -82,7 +82,7 @@ def _check_place(out: str) -> None:
     """Refuse a place that can't be written to, before the reading, which may be long."""
     place = pathlib.Path(out)
     if place.is_dir():
-        raise UsageError(f"{out}: is a folder; --out wants a file")
+        raise UsageError(f"{out}: is a folder; --out requires a file")
     if not place.resolve().parent.is_dir():
         raise UsageError(
             f"{out}: its folder doesn't exist; create it, or give --out another file on this machine"

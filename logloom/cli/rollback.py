@@ -57,7 +57,7 @@ def rollback(
     if version == "latest":
         newest = resolve_version(store, version)
         raise UsageError(
-            f"{store.uri}: say which version to go back to, as in {store.uri}@{max(1, newest - 1)}"
+            f"{store.uri}: name the version to go back to, as in {store.uri}@{max(1, newest - 1)}"
         )
     on_message = ignore_message if quiet else terminal.print_message
     done = run(store, version, reason, view=view.value, on_message=on_message)

@@ -54,7 +54,7 @@ def view(
         with steps("copying") as on_progress:
             place = copy_view(store, manifest, on_progress)
     else:
-        raise UsageError(f"{where}: an object store has no links; say --copy for copies, or --list for URLs")
+        raise UsageError(f"{where}: an object store has no links; use --copy for copies, or --list for URLs")
     if json:
         terminal.print_json({"version": manifest.version, "view": place})
     else:

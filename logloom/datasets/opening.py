@@ -188,7 +188,7 @@ def _warnings_of(source: RowSource, check: bool) -> Iterator[Warning]:
     """What users should know of a dataset that was opened."""
     if check and source.unknown:
         yield UncheckedWarning(
-            f"{source.place}: check=True can't tell damage to {source.unknown}: no manifest here has their "
+            f"{source.place}: check=True can't find damage to {source.unknown}: no manifest here has their "
             "digests. Open the root that `logloom build` or `logloom convert` wrote"
         )
     if source.refused:

@@ -212,7 +212,7 @@ class Normalize(BatchFn):
         for name, ctype in schema.columns.items():
             stats_of_column = stats.get(name, {})
             if "mean" not in stats_of_column:
-                raise UsageError(f"normalized: column {name} of {place} holds no numbers; leave it out")
+                raise UsageError(f"normalized: column {name} of {place} contains no numbers; leave it out")
             if None in np.ravel(np.array(stats_of_column["mean"], object)):
                 raise UsageError(f"normalized: column {name} of {place} has no finite number")
             mean, std = (_shaped(stats_of_column[key], ctype) for key in ("mean", "std"))

@@ -295,7 +295,7 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
         elif note.detached:
             state = BuildState.detached
         elif is_left_here(note, status.version, status.run):
-            problem = "its command has ended, and couldn't say how"
+            problem = "its command has ended, and left no note of the result"
         elif note.lives:
             state = BuildState.running
         elif note.lives is None:

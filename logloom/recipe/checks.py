@@ -245,7 +245,7 @@ def _clock_mistakes(clock: Mapping[str, Any], topics: list[str]) -> Iterator[Mis
     if clock.get("match") == "exact" and within is not None:
         yield Mistake(("clock", "within"), "has no meaning with match: exact, where all stamps are equal")
     if topics and not 2 <= len(topics) <= MAX_TOPICS:
-        yield Mistake(("clock", "sync"), f"takes from 2 to {MAX_TOPICS} topics, got {len(topics)}")
+        yield Mistake(("clock", "sync"), f"accepts from 2 to {MAX_TOPICS} topics, got {len(topics)}")
 
 
 def _synced(clock: Any) -> list[str]:

@@ -384,7 +384,7 @@ class TopicColumn(RecipePart):
             if len(self.field) != 1:
                 yield "`as: rotation_matrix` needs one `field`, of a quaternion"
             if not rules.keeps_rotations:
-                yield f"resample: {policy} of rotations gives no rotation; use slerp or nearest"
+                yield f"resample: {policy} of rotations returns no rotation; use slerp or nearest"
         if self.nan == "unavailable" and ((self.as_ or "").startswith(_OF_MANY) or self.deskew):
             yield (
                 "`nan: unavailable` would leave out a whole cloud, scan or picture for one NaN; leave it "
@@ -438,7 +438,7 @@ class TopicColumn(RecipePart):
             )
         odometry = self.deskew.pose.topic
         if odometry in (self.topic, *FramePair.model_fields["static"].default):
-            yield f"`deskew` can't take its pose from {odometry}; name a topic of nav_msgs/Odometry"
+            yield f"`deskew` can't use its pose from {odometry}; name a topic of nav_msgs/Odometry"
         if POLICIES[self.resample].uses != "one" or POLICIES[self.resample].takes == "nothing":
             yield f"`deskew` has no meaning with resample: {self.resample}; write nearest or previous"
         if self.dtype is not None and not self.dtype.startswith("float"):

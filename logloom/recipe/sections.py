@@ -316,7 +316,7 @@ class Split(RecipePart):
             )
         if REST in self.listed and REST in self.shares:
             raise ValueError(
-                f"{REST}: no split takes the logs that no list names; give one a share, such as `rest: 1`"
+                f"{REST}: no split has the logs that no list names; give one a share, such as `rest: 1`"
             )
         seen: dict[str, str] = {}
         for name, logs in self.listed.items():

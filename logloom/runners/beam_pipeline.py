@@ -59,7 +59,7 @@ def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
         name = flag.removeprefix("--").partition("=")[0]
         if name not in known:
             hint = near_to(name, sorted(known), most=0)
-            raise UsageError(f"runner option {name!r}: neither Beam nor the engine knows it{hint}")
+            raise UsageError(f"runner option {name!r}: neither Beam nor the engine has it{hint}")
     parser.parse_known_args(flags)
 
 

@@ -72,7 +72,7 @@ class Direct:
             if (options.workers or 1) > 1:
                 raise UsageError(
                     "with options of Beam, Beam's local runner runs the steps in one process: leave out "
-                    "--workers, or say --runner flink"
+                    "--workers, or use --runner flink"
                 )
             with beam_needed():
                 self._options = pipeline_options(flags)

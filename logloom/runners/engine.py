@@ -102,7 +102,7 @@ def run(
                 raise KeyboardInterrupt from None
             own = own_error(error)
             if own is None and isinstance(error, JobFailedError):
-                own = errors.LogloomError(f"{_brief(str(error))}\nBuild again: what is finished is kept")
+                own = errors.LogloomError(f"{_brief(str(error))}\nBuild again: finished units are kept")
             if own is None:
                 raise
             raise own from error
@@ -157,7 +157,7 @@ def retried(
             if time.monotonic() > until:
                 raise EngineLostError(
                     f"{where} no longer answers ({why(error)}); what became of the job is not known, and "
-                    "nothing cancelled it. Build again once it can run no more: what is finished is kept, "
+                    "nothing cancelled it. Build again once it can run no more: finished units are kept, "
                     "and a version that it committed is found"
                 ) from error
             time.sleep(RETRY_EVERY)

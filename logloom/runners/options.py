@@ -16,7 +16,7 @@ ENVIRONMENTS = ("local", "external", "process", "docker")
 _CONFIGS = {
     "external": "host:port of a worker pool",
     "process": '{"command": "/path/of/a/program"}',
-    "docker": "an image that holds logloom",
+    "docker": "an image that contains logloom",
 }
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
@@ -122,7 +122,7 @@ class RunnerOptions:
         if self.environment == "process":
             self.process_command()
         if self.environment == "local" and self.environment_config:
-            raise UsageError("--environment-config: say where workers run, like --environment external")
+            raise UsageError("--environment-config: set where workers run, like --environment external")
         self._check_engine()
         staged = [name for name in _INSTALLED if self.settings.get(name)]
         if staged and self.environment != "docker" and self.runner != "dataflow":
@@ -247,7 +247,7 @@ def refuse_ineffective(option: str, engine: str, having: Sequence[str]) -> None:
         )
     others = " and ".join(ENGINES[name] for name in having)
     there = [name for name in having if name in parts.names("engines")]
-    remedy = f"say --runner {' or '.join(there)}, or leave it out" if there else "leave it out"
+    remedy = f"use --runner {' or '.join(there)}, or leave it out" if there else "leave it out"
     only = "only " if len(having) == 1 else ""
     raise UsageError(f"{option}: it has no effect on {ENGINES[engine]}, {only}on {others}; {remedy}")
 
@@ -351,7 +351,7 @@ def parse_labels(labels: Iterable[str]) -> dict[str, str]:
         for key, value in pairs:
             if not (_LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
                 raise UsageError(
-                    f"label {key}={value}: a key begins with a small letter, and key and value hold at most "
+                    f"label {key}={value}: a key begins with a small letter, and key and value have at most "
                     "63 small letters, digits, - and _"
                 )
             if key in found or key.startswith("logloom-"):
@@ -377,7 +377,7 @@ def parse_settings(settings: list[str]) -> dict[str, str | list[str]]:
         if before is None:
             parsed[name] = value
         elif "." in name:
-            raise UsageError(f"runner option {name!r}: given as {before} and as {value}; say it once")
+            raise UsageError(f"runner option {name!r}: given as {before} and as {value}; set it once")
         else:
             parsed[name] = [*(before if isinstance(before, list) else [before]), value]
     return parsed

@@ -111,7 +111,7 @@ class LogContract:
 
     def record(self, folder: pathlib.Path) -> Recording:
         """Records one log into an empty folder, with the same bytes each time; to be overridden."""
-        raise NotImplementedError(f"{type(self).__name__}.record is to say what a log holds")
+        raise NotImplementedError(f"{type(self).__name__}.record must return the content of a log")
 
     @pytest.fixture
     def recording(self, tmp_path: pathlib.Path) -> Recording:

@@ -139,7 +139,7 @@ def test_each_verb_refuses_each_wrong_place_as_wrong_usage(tmp_path, root, monke
         (["diff", "ROOT", "gold"], "one version of ROOT: name two, or compare ROOT@gold with its parent"),
         (["diff", "ROOT", "1", "2", "3"], "not more"),
         (["diff", "ROOT@1"], "version 1 has no parent; name two versions"),
-        (["rollback", "ROOT"], "say which version to go back to, as in ROOT@1"),
+        (["rollback", "ROOT"], "name the version to go back to, as in ROOT@1"),
         (["rollback", "ROOT@1", "2"], "ROOT@1 and 2: two versions; give one"),
         (["rollback", "ROOT", "7"], "no version '7'; there are 1, 2, gold"),
         (["tag", "ROOT", "7"], "can't be a tag: it names a version already"),

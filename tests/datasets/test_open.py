@@ -580,7 +580,7 @@ def test_a_dataset_that_holds_other_rows_than_the_manifest_says_is_refused(root,
     (tmp_path / "versions").mkdir()
     (tmp_path / "versions/pages").symlink_to(root / "versions/pages")
     (tmp_path / "versions/00000001.json").write_text(json.dumps(manifest))
-    with pytest.raises(DatasetError, match=r"\d+ rows, the manifest says \d+; see `logloom verify`"):
+    with pytest.raises(DatasetError, match=r"\d+ rows, the manifest has \d+; see `logloom verify`"):
         logloom.datasets.open(tmp_path, output=output)[0]
 
 
@@ -624,7 +624,7 @@ def test_folders_that_are_no_splits_of_one_dataset_are_refused(root, tmp_path):
         logloom.datasets.open(tmp_path / "copy")
     assert len(logloom.datasets.open(tmp_path / "copy", split=["train"])) > 0
     (tmp_path / "copy/notes").mkdir()
-    with pytest.raises(DatasetError, match="it holds notes, train, val"):
+    with pytest.raises(DatasetError, match="it contains notes, train, val"):
         logloom.datasets.open(tmp_path / "copy")
 
 

@@ -201,7 +201,7 @@ UNCHECKED = {"table": "table.json and index/", "tar": "tar shards", "zarr": "zar
 def test_a_folder_without_a_manifest_warns_of_what_cannot_be_checked(roots, tmp_path, output):
     what = UNCHECKED.get(output, output)
     folder = shutil.copytree(roots / "v3" / "v00000001" / output, tmp_path / output)
-    with pytest.warns(UncheckedWarning, match=f"can't tell damage to .*{what}.*no manifest"):
+    with pytest.warns(UncheckedWarning, match=f"can't find damage to .*{what}.*no manifest"):
         rows = logloom.datasets.open(folder, check=True)
     assert len(list(rows)) > 0
     with warnings.catch_warnings():

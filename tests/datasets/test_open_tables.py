@@ -156,7 +156,7 @@ def test_what_functions_make_becomes_columns_and_what_arrow_cannot_hold_is_named
     table = rows.map(lambda row: {"n": int(row["speed"]), "mean": row["pose"].mean(axis=0), "t": [1]})
     assert table.to_arrow().to_pylist()[2] == {"n": 1, "mean": [3.5, 4.5, 5.5], "t": [1]}
     assert table.to_pandas()["n"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
-    with pytest.raises(UsageError, match="can't hold the values of odd"):
+    with pytest.raises(UsageError, match="can't store the values of odd"):
         rows.map(lambda row: {"odd": object()}).to_arrow()
     with pytest.raises(UsageError, match="a function given to map made a float64"):
         rows.map(lambda row: row["speed"]).to_arrow()

@@ -115,8 +115,8 @@ def test_windows_are_normalized_too(rows):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda rows: rows.normalized("camera.front"), "camera.front .* holds no numbers"),
-        (lambda rows: rows.normalized("objects"), "objects .* holds no numbers"),
+        (lambda rows: rows.normalized("camera.front"), "camera.front .* contains no numbers"),
+        (lambda rows: rows.normalized("objects"), "objects .* contains no numbers"),
         (lambda rows: rows.stats("ego.spead"), "ego.speed"),
         (lambda rows: rows.map(lambda row: {"x": 1}).stats("ego.speed"), "map left no ego.speed"),
         (lambda rows: rows.window([0]).map(dict).stats("ego.speed"), "before window"),

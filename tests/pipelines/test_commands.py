@@ -219,7 +219,7 @@ def test_output_that_can_not_be_written_is_told_as_that(arguments, built):
     words = [sys.executable, "-m", "logloom", verb, str(built), *more]
     with open("/dev/full", "w") as full:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
-    said = "logloom: what is printed can't be written to stdout: No space left on device\n"
+    said = "logloom: the result can't be written to stdout: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, said)
 
 
@@ -280,7 +280,7 @@ def test_a_build_that_is_interrupted_says_so_in_one_line(quick, workers, tmp_pat
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: workers get it, too
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert said == "logloom: stopped; a build keeps what is finished: build again to go on\n"
+    assert said == "logloom: stopped; a build keeps finished units: build again to go on\n"
     assert not (root / "versions").exists()
 
 
@@ -385,7 +385,7 @@ BAD_USAGE = [
     (["verify", "empty"], 2, "no version here"),
     (["head", "empty@7"], 2, "no version here"),
     (["head", "text.mcap"], 2, "text.mcap: is a file; give a dataset's folder"),
-    (["build", "recipe.yaml", "--to", "text.mcap/r"], 2, "text.mcap: is a file; --to wants a folder"),
+    (["build", "recipe.yaml", "--to", "text.mcap/r"], 2, "text.mcap: is a file; --to requires a folder"),
     (["demo", "--to", "text.mcap"], 2, "text.mcap: is a file"),
     (["info", "gone.mcap"], 2, "gone.mcap"),
     (["info", "gs-x://bucket/a.mcap"], 2, "gs-x"),

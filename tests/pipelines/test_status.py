@@ -289,7 +289,7 @@ def test_a_build_that_could_not_write_down_its_end_is_over_for_its_own_process(p
     with pytest.raises(KeyboardInterrupt):
         announced.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     (one,) = status.builds(plan.job.store)
-    assert (one.state, one.problem) == ("silent", "its command has ended, and couldn't say how")
+    assert (one.state, one.problem) == ("silent", "its command has ended, and left no note of the result")
     assert build(plan_build(drive.recipe(), plan.job.store.uri)).manifest.version == 1
 
 
@@ -450,7 +450,7 @@ def detached_at(plan, place):
         ),
         ({f"/jobs/{JOB}": {"state": "CANCELED"}}, "stopped", f"job {JOB} canceled; it committed nothing"),
         ({f"/jobs/{JOB}": {"state": "FINISHED"}}, "failed", f"job {JOB} finished; it committed nothing"),
-        ({}, "failed", "knows nothing of the job: its job manager was lost, and without high availability"),
+        ({}, "failed", "has no record of the job: its job manager was lost, and without high availability"),
         ({f"/jobs/{JOB}": 503}, "unknown", "the cluster doesn't answer"),
         ({f"/jobs/{JOB}": [1]}, "unknown", "not the answer of a Flink cluster"),
     ],

@@ -145,7 +145,7 @@ def test_a_filter_lets_pass(text, rows):
         ("isfinite(gear)", r"isfinite\(…\) is for numbers, this is string"),
         ("isnan(image)", r"isnan\(…\) is for numbers, this is bytes"),
         ("isnan(n) == 1", "a truth is compared with a number"),
-        ("isnan(n[0])", "takes an index of a vector, this is int64"),
+        ("isnan(n[0])", "accepts an index of a vector, this is int64"),
         ("isnan(ego.position[3])", "character 7 .*index 3 is out of range"),
         ("isfinite(spee.mean)", "character 10 .*did you mean speed.mean"),
         ("isfinite speed.mean", "character 10 .*expected an operator"),
@@ -265,7 +265,7 @@ def test_isfinite_and_isnan_look_at_all_lists_of_a_row():
     for text, rows in (("isnan(paths)", [0]), ("isfinite(paths)", [1, 3])):
         found = parse(text).bound(types)
         assert np.flatnonzero(found.mask({"paths": paths}, 4)).tolist() == rows
-    with pytest.raises(UsageError, match=r"takes an index of a vector, this is float32\[\?\]\[\?\]"):
+    with pytest.raises(UsageError, match=r"accepts an index of a vector, this is float32\[\?\]\[\?\]"):
         parse("isnan(paths[0])").bound(types)
 
 

@@ -264,7 +264,7 @@ WRONG = [
     (
         "field: speed",
         "field: q, as: rotation_matrix, resample: mean",
-        "resample: mean of rotations gives no rotation",
+        "resample: mean of rotations returns no rotation",
     ),
     ("field: speed", "field: speed, missing: ok", "no such choice as 'ok'; there are fail, unavailable"),
     ("field: speed", "field: speed, strings: 1.5", "columns.speed.strings: expected a whole number, got 1.5"),
@@ -561,7 +561,7 @@ def test_columns_of_synced_topics_are_matched_and_others_as_they_say():
         ("within: 50ms", "match: exact, within: 1s", "3: clock.within: has no meaning with match: exact"),
         ("within: 50ms", "match: exacty", "3: clock.match: no such choice as 'exacty'; did you mean exact?"),
         ("within: 50ms", "within: 50", "3: clock.within: 50 has no unit; write a duration like 50ms"),
-        ("/cam, /lidar]", "/lidar]", "3: clock.sync: takes from 2 to 16 topics, got 1"),
+        ("/cam, /lidar]", "/lidar]", "3: clock.sync: accepts from 2 to 16 topics, got 1"),
         ("/cam, /lidar]", "/lidar, /lidar, /cam]", "3: clock.sync[1]: /lidar is listed twice"),
         ("sync: [/cam, /lidar]", "topic: /lidar", "3: clock.within: needs `sync`, the topics"),
         (

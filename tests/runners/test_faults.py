@@ -67,7 +67,7 @@ def test_a_worker_pool_that_stays_away_fails_the_build_and_a_second_one_finishes
         building.wait_for_units(4)
     finally:
         pool.kill()
-    with pytest.raises(LogloomError, match="Build again: what is finished is kept"):
+    with pytest.raises(LogloomError, match="Build again: finished units are kept"):
         building.end()
     again = build(plan_at(slow, tmp_path / "root"))
     assert again.reused >= 4
@@ -228,7 +228,7 @@ def test_a_local_worker_killed_in_mid_build_is_said_and_a_second_build_finishes(
     code, said = building.end()
     assert code == 1
     assert said.splitlines()[-2].startswith("logloom: a worker process ended before its work did")
-    assert said.splitlines()[-1] == "Build again: what is finished is kept"
+    assert said.splitlines()[-1] == "Build again: finished units are kept"
     building.wait_for_descendants()
     assert building.left_behind() == []
     assert build(plan_at(slow, tmp_path / "root")).reused >= 3

@@ -152,7 +152,7 @@ def test_an_interrupted_wait_cancels_the_job_though_the_cluster_is_busy(on_flink
 
 
 def test_a_cluster_that_forgot_its_jobs_is_said_to_lack_high_availability(on_flink, monkeypatch):
-    with pytest.raises(EngineLostError, match=r"knows nothing of the job: .* without high availability"):
+    with pytest.raises(EngineLostError, match=r"has no record of the job: .* without high availability"):
         run_job(on_flink(RUNNING, None), monkeypatch)
     assert on_flink.cancelled == []
 

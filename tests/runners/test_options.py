@@ -52,7 +52,7 @@ POOL = {"environment": "external", "environment_config": "pool:1"}
         ({"environment": "process"}, "command"),
         ({"environment": "process", "environment_config": '["a"]'}, 'not of the form {"command": '),
         ({"environment": "process", "environment_config": "worker.sh"}, 'not of the form {"command": '),
-        ({"environment": "docker"}, "an image that holds logloom"),
+        ({"environment": "docker"}, "an image that contains logloom"),
         ({"settings": {"requirements_file": "r.txt"}}, "Only workers in containers install it"),
         (
             {
@@ -68,7 +68,7 @@ POOL = {"environment": "external", "environment_config": "pool:1"}
         ({"flink_master": "http://flink:8081"}, "expected host:port, like flink:8081"),
         ({"job_endpoint": "localhost"}, "expected host:port, like localhost:8099"),
         ({"runner": "flink", **POOL, "environment_config": "pool:x"}, "like localhost:50000"),
-        ({"environment_config": "pool:1"}, "--environment-config: say where .* --environment external"),
+        ({"environment_config": "pool:1"}, "--environment-config: set where .* --environment external"),
         (
             {"job_endpoint": "a:1", "flink_job_server_jar": "a.jar"},
             "--flink-job-server-jar: a job server is up at --job-endpoint; leave out one",
@@ -105,7 +105,7 @@ DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk
             {"flink_master": "localhost:1", "settings": {"restart-strategy.type": "none"}},
             "put it into the configuration of localhost:1",
         ),
-        ({"flink_master": "192.0.2.1:8081"}, "say --environment external"),
+        ({"flink_master": "192.0.2.1:8081"}, "use --environment external"),
         (
             {
                 "runner": "flink",
@@ -182,7 +182,7 @@ def assert_names(said, option, engine, having):
     assert said.startswith(f"{option}: it has no effect on {ENGINES[engine]}, "), said
     assert all(ENGINES[one] in said for one in having), said
     there = [one for one in having if one in present(*having)]
-    remedy = f"say --runner {' or '.join(there)}, or leave it out" if there else "leave it out"
+    remedy = f"use --runner {' or '.join(there)}, or leave it out" if there else "leave it out"
     assert said.endswith(f"; {remedy}"), said
 
 
@@ -215,7 +215,7 @@ def test_settings_with_a_dot_are_the_engines_and_others_beams():
 
 
 def test_a_setting_of_the_engine_that_is_given_twice_is_refused():
-    with pytest.raises(UsageError, match=r"'a\.b': given as 1 and as 2; say it once"):
+    with pytest.raises(UsageError, match=r"'a\.b': given as 1 and as 2; set it once"):
         parse_settings(["a.b=1", "x=1", "a.b=2"])
 
 
@@ -287,7 +287,7 @@ def test_a_setting_that_flink_does_not_declare_is_refused_with_the_nearest(tmp_p
     refuse_unknown([*names, "yarn.taskmanager.env.HOME", "metrics.reporter.mine.class", "fs.s3a.x"], known)
     with pytest.raises(UsageError, match=r"did you mean taskmanager\.memory\.network\.max\?"):
         refuse_unknown(["taskmanager.memory.network.maximum"], known)
-    with pytest.raises(UsageError, match=r"'no\.such\.one': Flink knows no such setting$"):
+    with pytest.raises(UsageError, match=r"'no\.such\.one': Flink has no such setting$"):
         refuse_unknown(["no.such.one"], known)
 
 

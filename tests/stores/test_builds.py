@@ -147,7 +147,7 @@ def test_a_view_is_copied_within_the_store(drive, built, store, bucket):
     build_at(drive, store, root)
     refused = command("view", root, *store.flags)
     assert refused.returncode == 2
-    assert "say --copy for copies, or --list for URLs" in refused.stderr
+    assert "use --copy for copies, or --list for URLs" in refused.stderr
     done = command("view", root, "--copy", *store.flags)
     assert (done.returncode, done.stdout) == (0, f"{root}/v00000001\n")
     there = {name: data for name, data in immutable(store, root).items() if name.startswith("v0")}

@@ -321,7 +321,7 @@ def _report_submitted(job: Submitted, plan: Plan, options: JobOptions) -> None:
     options.on_message(
         f"job {job.job_id} builds and commits version {number} of {root} without this command"
         f"{f'; it is at {job.place}' if job.place else ''}. Run the same build again to see how it "
-        "went: it is up to date and makes the view, or goes on with what is finished"
+        "went: it is up to date and makes the view, or goes on with finished units"
     )
     if options.json:
         from logloom.pipelines.plan.summary import plan_notices

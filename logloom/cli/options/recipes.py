@@ -65,7 +65,7 @@ class LogOptions:
     on_error: Annotated[
         terminal.OnError | None,
         typer.Option(
-            help="Damaged logs: fail, skip them, or salvage what is whole (default: what the recipe says)."
+            help="Damaged logs: fail, skip them, or salvage undamaged messages (default: as in the recipe)."
         ),
     ] = None
     hash: Annotated[
@@ -73,8 +73,8 @@ class LogOptions:
         typer.Option(
             "--hash",
             help="How to notice that a log changed: ends compares its size and its first and last MiB; full "
-            "compares all bytes, which is slower. A change of --hash builds every log again (default: what "
-            "the recipe says).",
+            "compares all bytes, which is slower. A change of --hash builds every log again (default: as "
+            "in the recipe).",
         ),
     ] = None
 

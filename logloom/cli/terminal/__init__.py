@@ -69,8 +69,8 @@ Verify = Annotated[
     str,
     typer.Option(
         metavar="new|all|sample:SHARE|none",
-        help="What to read back before the commit: what is new, everything (also logs of earlier versions), "
-        "a share of what is new, or nothing.",
+        help="What to read back before the commit: new units, everything (also logs of earlier versions), "
+        "a share of new units, or nothing.",
     ),
 ]
 AllowDerive = Annotated[
@@ -230,12 +230,12 @@ def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, 
 
 def read_in_words(manifest: Manifest) -> str:
     """Describe what a build read back, and what it reused from the version before without reading."""
-    words = {"new": "all that is new", "all": "all", "none": "nothing"}
+    words = {"new": "all new units", "all": "all", "none": "nothing"}
     nouns = {"logs": "log", "assembled": "assembled output", "portions": "portion"}
     kept_counts = {what: count for what, count in manifest.trusted.items() if count}
     kept = " and ".join(counted(count, nouns.get(what, what)) for what, count in kept_counts.items())
     read = f"read back: {words.get(manifest.verified, manifest.verified)}"
-    return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read
+    return f"{read}; not read again, as an earlier build read them: {kept}" if kept else read
 
 
 def up_to_date_in_words(manifest: Manifest, root: str) -> str:

@@ -251,7 +251,7 @@ class AgentDataset(EgoDataset):
             DatasetError: the frames don't divide the agents, or hold a track twice.
         """
         if perturbation is not None:
-            raise UsageError("AgentDataset takes no perturbation: it moves the vehicle, not agents")
+            raise UsageError("AgentDataset accepts no perturbation: it moves the vehicle, not agents")
         super().__init__(cfg, zarr_dataset, rasterizer)
         if agents_mask is None:
             thresholds = MaskThresholds(self._settings.filter_agents_threshold)

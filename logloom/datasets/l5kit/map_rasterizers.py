@@ -289,7 +289,7 @@ def _matrix(path: pathlib.Path, key: str) -> Matrix:
     try:
         matrix = np.array(json.loads(path.read_bytes())[key], np.float64)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DatasetError(f"{path}: holds no matrix {key}: {error}") from error
+        raise DatasetError(f"{path}: contains no matrix {key}: {error}") from error
     if matrix.shape == (3, 4):
         matrix = np.concatenate([matrix, [[0, 0, 0, 1]]])
     if matrix.shape != (4, 4) or not np.isfinite(matrix).all():

@@ -152,7 +152,7 @@ def sample_at(
         agents = moment.scene.agents_of(moment.state)
         rows = np.flatnonzero(agents["track_id"] == track_id)
         if not rows.size:
-            raise UsageError(f"frame {moment.state} of this scene holds no agent {track_id}")
+            raise UsageError(f"frame {moment.state} of this scene contains no agent {track_id}")
         agent = agents[rows[0]]
         way = moment.way_of(track_id)
         centroid, extent, yaw = agent["centroid"].copy(), agent["extent"].copy(), float(agent["yaw"])

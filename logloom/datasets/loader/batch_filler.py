@@ -95,7 +95,7 @@ def prepare(row: Mapping[str, Any], fns: Sequence[Fn], seed: list[int]) -> Mappi
     for fn in fns:
         given = fn(prepared, seed=seed)
         if not isinstance(given, Mapping):
-            raise TypeError(f"{fn!r} should give a dict, it gave {type(given).__name__}")
+            raise TypeError(f"{fn!r} must return a dict, not {type(given).__name__}")
         prepared = given
     return prepared
 

@@ -50,7 +50,7 @@ def concat(datasets: Iterable[Dataset[dict[str, Any]]]) -> Dataset[dict[str, Any
         if view.is_mapped or view.window_steps:
             raise UsageError(
                 f"concat: dataset {number} ({view.place}) has windows or was mapped; concat first, then call "
-                "window or map on what it gives"
+                "window or map on the result"
             )
     sources = [view.source for view in views]
     place = "concat of " + ", ".join(dict.fromkeys(view.place for view in views))

@@ -105,7 +105,7 @@ class BaseDataset:
         known = options_in_view(self.ann_file or "") if self._check else None
         if self._check and known is None:
             warnings.warn(
-                f"{self.ann_file}: check=True can't tell damage, since nothing has a digest of this file: it "
+                f"{self.ann_file}: check=True can't find damage, since nothing has a digest of this file: it "
                 "isn't in the view of a version",
                 UncheckedWarning,
                 stacklevel=2,

@@ -146,7 +146,8 @@ def check_classes(found: Sequence[int], classes: Any, what: str) -> None:
     unnamed = [number for number in found if classes is not None and not 0 <= number < len(classes)]
     if unnamed:
         raise DatasetError(
-            f"{what} holds class {unnamed[0]}, metainfo names {len(classes)} classes, 0 to {len(classes) - 1}"
+            f"{what} contains class {unnamed[0]}, metainfo names {len(classes)} classes, 0 to "
+            f"{len(classes) - 1}"
         )
 
 

@@ -107,7 +107,7 @@ class ConcatDataset(_Wrapper):
             raise TypeError(f"ignore_keys should be a list or str, but got {type(ignore_keys)}")
         self.datasets: list[Any] = [_built(dataset) for dataset in datasets]
         if not self.datasets:
-            raise IndexError("ConcatDataset of no dataset: it takes at least one")
+            raise IndexError("ConcatDataset of no dataset: it accepts at least one")
         self.ignore_keys = [ignore_keys] if isinstance(ignore_keys, str) else list(ignore_keys or ())
         self._metainfo = self.datasets[0].metainfo
         self._check_metainfo()

@@ -176,7 +176,7 @@ def positions_of(rows: Dataset[Any], column: str | None) -> Array:
         UsageError: there is no such column, or it holds no positions in metres.
     """
     if column is None:
-        raise UsageError("split: say which column has the positions, with position=…")
+        raise UsageError("split: name the column of positions, with position=…")
     problem = position_problem(_type_of(rows, column))
     if problem:
         raise UsageError(f"{rows.place}: {column} {problem}")

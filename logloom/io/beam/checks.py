@@ -90,21 +90,21 @@ def _column(block: Block, name: str, ctype: ColumnType, rows: int) -> Values:
     values = block.columns[name]
     if not isinstance(values, np.ndarray | Ragged):
         kind = "a Ragged" if ctype.is_ragged else "an array"
-        _refuse(block, f"a {type(values).__name__}, the schema says {ctype}; give {kind}", name)
+        _refuse(block, f"a {type(values).__name__}, the schema has {ctype}; give {kind}", name)
     if len(values) != rows:
         _refuse(block, f"{len(values)} rows, timestamp has {rows}", name)
     if isinstance(values, Ragged) != ctype.is_ragged:
-        _refuse(block, f"{_shown(values)}, the schema says {ctype}", name)
+        _refuse(block, f"{_shown(values)}, the schema has {ctype}", name)
     if isinstance(values, Ragged):
         return _ragged(block, name, ctype, values)
     if values.shape[1:] != ctype.shape:
-        _refuse(block, f"{_shown(values)}, the schema says {ctype}", name)
+        _refuse(block, f"{_shown(values)}, the schema has {ctype}", name)
     return _cast(block, name, ctype, values, values, None)
 
 
 def _ragged(block: Block, name: str, ctype: ColumnType, values: Ragged) -> Ragged:
     if not has_form(values, ctype):
-        _refuse(block, f"{_shown(values)}, the schema says {ctype}", name)
+        _refuse(block, f"{_shown(values)}, the schema has {ctype}", name)
     if (values.shapes < 0).any():
         row = int(np.flatnonzero((values.shapes < 0).any(axis=1))[0])
         _refuse(block, f"a length of {values.shapes[row].min()}", name, row)
@@ -124,7 +124,7 @@ def _ragged(block: Block, name: str, ctype: ColumnType, values: Ragged) -> Ragge
 def _row(block: Block, name: str, ctype: ColumnType, row: Array, number: int) -> Array:
     """A row of a ragged column as the type of the column."""
     if row.shape[ctype.num_ragged :] != ctype.tail or not _can_cast(row.dtype, ctype.dtype):
-        _refuse(block, f"{ColumnType(row.dtype, row.shape)}, the schema says {ctype}", name, number)
+        _refuse(block, f"{ColumnType(row.dtype, row.shape)}, the schema has {ctype}", name, number)
     return _cast(block, name, ctype, row, row, np.array([0, len(row)]), number)
 
 
@@ -162,7 +162,7 @@ def _cast(
     if values.dtype == ctype.dtype:
         return values
     if not _can_cast(values.dtype, ctype.dtype):
-        _refuse(block, f"{_shown(given)}, the schema says {ctype}; convert the values", name)
+        _refuse(block, f"{_shown(given)}, the schema has {ctype}; convert the values", name)
     found = values.astype(ctype.dtype)
     if values.size and values.dtype.kind in "iu" and ctype.dtype.kind in "fc":  # which numpy calls safe
         changed = np.flatnonzero((found.astype(values.dtype) != values).reshape(len(values), -1).any(axis=1))

@@ -176,7 +176,7 @@ def _read_row(row: Any, known: Mapping[str, str]) -> tuple[str, int, dict[str, A
             f"{where}: timestamp is a {type(stamp).__name__}; it must be an int, ns since the epoch"
         )
     if not MIN_TIME <= stamp <= MAX_TIME:
-        raise UsageError(f"{where}: timestamp: more than an int64 holds; it must be ns since the epoch")
+        raise UsageError(f"{where}: timestamp: doesn't fit int64; it must be ns since the epoch")
     given: dict[str, Any] = {}
     for name, value in row.items():
         if name in KEYS:
@@ -221,7 +221,7 @@ def _misfit(value: Any, ctype: ColumnType) -> str:
         given = _shown(ColumnType(value.dtype, value.shape))
     else:
         given = f"{shortened(repr(value))} ({type(value).__name__})"
-    return f"{given}, the schema says {_shown(ctype)}"
+    return f"{given}, the schema has {_shown(ctype)}"
 
 
 def _shown(ctype: ColumnType) -> str:
@@ -433,7 +433,7 @@ def _rows_of(block: Block, schema: Schema, fields: Sequence[str]) -> Iterator[be
         raise UsageError(f"{where}: no column {some_of(missing)}; leave it out with schema.part")
     for name, ctype in schema.all.items():
         if (found := block.columns[name].dtype) != ctype.dtype:
-            raise UsageError(f"{where}, column {name}: {found}, the schema says {ctype}; convert the values")
+            raise UsageError(f"{where}, column {name}: {found}, the schema has {ctype}; convert the values")
     columns = [_python_values(block.columns[name], ctype) for name, ctype in schema.all.items()]
     for stamp, *values in zip(block.timestamp.tolist(), *columns, strict=True):
         yield beam.Row(**dict(zip(fields, (block.log_id, stamp, *values), strict=True)))

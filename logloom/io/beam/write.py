@@ -330,7 +330,7 @@ class _WrittenDataset:
         if rows != entry.rows or odd:
             what = f"column {', '.join(odd)}" if odd else f"its {counted(rows, 'row')}, not {entry.rows}"
             raise DatasetError(
-                f"{folder}: log {entry.log_id}: what is read back differs in {what} from "
+                f"{folder}: log {entry.log_id}: the data read back differs in {what} from "
                 "what was written; run the pipeline again"
             )
 

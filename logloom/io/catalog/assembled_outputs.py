@@ -200,7 +200,7 @@ def find_portion(store: Store, output: str, identity: str) -> PortionEntry | Non
     strangers = [file.name for file in entry.files if not f"{file.name}/".startswith(f"{entry.path}/")]
     if strangers or not entry.files:
         _, place, way_out = more
-        raise DatasetError(f"{place}: {entry.path!r} holds {(strangers or ['nothing'])[0]!r}; {way_out}")
+        raise DatasetError(f"{place}: {entry.path!r} contains {(strangers or ['nothing'])[0]!r}; {way_out}")
     return entry
 
 

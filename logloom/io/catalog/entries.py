@@ -347,7 +347,7 @@ class LogUnits(Sequence[Entry]):
         counts = rows.to_numpy()[numbers].astype(np.int64)
         if (found := int(counts.sum())) != total:
             raise DatasetError(
-                f"{self._place}: its units in {output} have {counted(found, 'row')}, the manifest says "
+                f"{self._place}: its units in {output} have {counted(found, 'row')}, the manifest has "
                 f"{total}; see `logloom verify`"
             )
         return numbers, counts

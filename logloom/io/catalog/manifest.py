@@ -206,7 +206,7 @@ def _in_order(pages: tuple[RecordPage, ...]) -> tuple[RecordPage, ...]:
             raise ValueError(f"the page from {following.first!r} on begins before {page.last!r}")
     for page in pages:
         if not 0 < page.totals.get("logs", 0) <= MAX_LOGS:
-            raise ValueError(f"the page from {page.first!r} on holds no, or too many logs")
+            raise ValueError(f"the page from {page.first!r} on contains no, or too many logs")
         if page.size > MAX_BYTES:
             raise ValueError(f"the page from {page.first!r} on is too large")
     return pages

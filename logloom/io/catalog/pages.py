@@ -343,7 +343,7 @@ def rows_of(
     if disorder := _disorder(table):
         raise DatasetError(f"{place}: {disorder}; {_WAY_OUT}")
     if described(table, page.digest, len(data)) != page:
-        raise DatasetError(f"{place}: holds other logs or sums than the manifest says; {_WAY_OUT}")
+        raise DatasetError(f"{place}: contains other logs or sums than the manifest says; {_WAY_OUT}")
     return table
 
 
@@ -420,7 +420,7 @@ def _check(table: pa.Table, place: str, page: RecordPage) -> None:
     import pyarrow.compute as pc
 
     if len(table) != page.logs:
-        raise DatasetError(f"{place}: {len(table)} logs, the manifest says {page.logs}; {_WAY_OUT}")
+        raise DatasetError(f"{place}: {len(table)} logs, the manifest has {page.logs}; {_WAY_OUT}")
     for name in table.column_names:
         column = table[name]
         if name not in _TEXTS and column.null_count:

@@ -126,7 +126,7 @@ class Removals:
                 if waited >= WAIT_S:
                     place = self._store.uri_of(note)
                     raise StorageError(
-                        f"{self._store.uri_of(name)}: is being removed by `logloom gc` or `purge`, as "
+                        f"{self._store.uri_of(name)}: is being removed by `logloom gc` or `purge`, see "
                         f"{place} says. Build again once that is done; if it was killed, run it again, or "
                         "remove that file"
                     )
@@ -143,7 +143,7 @@ def _keys_in(store: Store, note: str) -> Keys:
     if (data := store.read_if_there(name)) is None:
         return np.empty(0, np.uint64)  # old, and just forgotten
     if len(data) % 8:
-        raise DatasetError(f"{store.uri_of(name)}: damaged, it doesn't hold whole names; remove it")
+        raise DatasetError(f"{store.uri_of(name)}: damaged, it doesn't contain whole names; remove it")
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
 

@@ -44,11 +44,12 @@ def check_root(store: Store) -> None:
         with explained(str(place)):
             is_file = place.is_file()
         if is_file:
-            raise UsageError(f"{place}: is a file; --to wants a folder")
+            raise UsageError(f"{place}: is a file; --to requires a folder")
     strange = [name for name in store.names() if not is_root_name(name)]
     if strange and not any(all_versions(store)):  # a root with versions may contain other files
         raise UsageError(
-            f"{store.uri}: not a logloom root, it holds {some_of(strange, 3)}; choose an empty or new folder"
+            f"{store.uri}: not a logloom root, it contains {some_of(strange, 3)}; choose an empty or new "
+            "folder"
         )
 
 

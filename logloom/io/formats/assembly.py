@@ -184,7 +184,7 @@ def part_problems(
 
     def check(part: UnitRanges) -> Iterator[str]:
         if digest(part) != part.digest:
-            yield "what is read back differs from what was written"
+            yield "the data read back differs from what was written"
 
     for part in parts_of(unit):
         if is_fresh(part):
@@ -208,7 +208,7 @@ def row_problems(unit: Mapping[str, Any], sources: Sequence[RowSource]) -> Itera
             digest.update(Block(block.log_id, block.partition, 0, block.take(rows)))
             used, left = rows.stop, left - (rows.stop - used)
         if digest is not None and digest_of(digest.hexdigests()) != part.digest:
-            yield f"what is read back of {part} differs from what was written"
+            yield f"the data read back of {part} differs from what was written"
             return
     if next(blocks, None) is not None or (block is not None and used < len(block)):
-        yield "holds more rows than were written"
+        yield "contains more rows than were written"

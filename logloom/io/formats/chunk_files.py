@@ -95,9 +95,9 @@ def _from_blosc(data: Any, size: int, place: str, out: Array | None) -> Array:
         raise DatasetError(f"{place}: {len(data)} bytes, too short for a blosc frame: damaged")
     *_, nbytes, _, cbytes = _BLOSC_HEADER.unpack_from(data)
     if cbytes != len(data):
-        raise DatasetError(f"{place}: {len(data)} bytes, its header says {cbytes}: truncated or damaged")
+        raise DatasetError(f"{place}: {len(data)} bytes, its header has {cbytes}: truncated or damaged")
     if nbytes != size:
-        raise DatasetError(f"{place}: holds {nbytes} bytes, a chunk has {size}: damaged")
+        raise DatasetError(f"{place}: contains {nbytes} bytes, a chunk has {size}: damaged")
     from numcodecs import blosc
 
     raw = np.empty(size, np.uint8) if out is None else out

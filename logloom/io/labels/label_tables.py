@@ -142,7 +142,7 @@ class LabelTable:
             first, second = (self._place(row) for row in (at, at + 1))
             raise UsageError(
                 f"{second}: log {log_id!r} at {self._times[at]} ns has a label already ({first}), and this "
-                "column takes one (expect: one); leave one of the two out, or write expect: many"
+                "column accepts one (expect: one); leave one of the two out, or write expect: many"
             )
 
     def _place(self, row: int) -> str:
@@ -240,7 +240,7 @@ def _item(root: Struct, fields: Sequence[str], choice: LabelChoice) -> ColumnTyp
             return found
     if choice.one:
         raise UsageError(
-            f"field: expect: one takes one column, and there are {', '.join(fields)}: name it, and write "
+            f"field: expect: one accepts one column, and there are {', '.join(fields)}: name it, and write "
             "a column of the recipe for each"
         )
     for name in fields:

@@ -57,10 +57,10 @@ def flat_columns(columns: Mapping[str, Values], types: Mapping[str, ColumnType])
     for name, ctype in types.items():
         values = columns[name]
         if isinstance(values, Lists) != (ctype.kind == "lists"):
-            raise UsageError(f"column {name}: its values are {values.dtype}, the schema says {ctype}")
+            raise UsageError(f"column {name}: its values are {values.dtype}, the schema has {ctype}")
         if isinstance(values, Lists):
             if not has_form(values, ctype):
-                raise UsageError(f"column {name}: elements of shape {values.tail}, the schema says {ctype}")
+                raise UsageError(f"column {name}: elements of shape {values.tail}, the schema has {ctype}")
             found[name], found[lengths_name(name)] = values.flat, values.inner
     return found
 

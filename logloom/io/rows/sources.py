@@ -498,7 +498,7 @@ def check_count(place: str, rows: int, known: Stretches | None) -> None:
         DatasetError: it has more or fewer.
     """
     if known is not None and rows != known.num_rows:
-        raise DatasetError(f"{place}: {rows} rows, the manifest says {known.num_rows}; see `logloom verify`")
+        raise DatasetError(f"{place}: {rows} rows, the manifest has {known.num_rows}; see `logloom verify`")
 
 
 def batched(place: str, name: str, values: Values, ctype: ColumnType) -> Any:
@@ -524,7 +524,7 @@ def values_of(column: Any, place: str) -> Values:
     if isinstance(column, list):
         return Ragged.from_bytes([v.encode() if isinstance(v, str) else v for v in column])
     if column.dtype.hasobject:
-        raise UsageError(f"{place}: its type isn't known before a conversion has learnt it")
+        raise UsageError(f"{place}: its type is unknown before a conversion has inferred it")
     array: Values = column
     return array
 

@@ -18,7 +18,7 @@ from logloom.uris import host_of
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """The errors of reading a file that doesn't exist."""
 PARTS_WAY_OUT = (
-    "serve it with one that gives ranges (such as nginx, Apache or Caddy, not `python -m http.server`), "
+    "serve it with one that serves ranges (such as nginx, Apache or Caddy, not `python -m http.server`), "
     "or copy the file here first"
 )
 _REASONS = {
@@ -69,8 +69,8 @@ def fault_of(what: str, error: BaseException) -> LogloomError | None:
 def unsized(uri: str) -> retries.UnfitServerError:
     """Return the error for a file whose size its server doesn't report."""
     return retries.UnfitServerError(
-        f"the server at {host_of(uri)} doesn't say how large the file is (it sends no Content-Length, or "
-        f"compresses what it sends), so that no part of it can be asked for; {PARTS_WAY_OUT}"
+        f"the server at {host_of(uri)} doesn't report the size of the file (it sends no Content-Length, or "
+        f"compresses its answers), so that no part of it can be read; {PARTS_WAY_OUT}"
     )
 
 

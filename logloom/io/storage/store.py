@@ -312,7 +312,7 @@ class Store(StoredFiles):
         with self._explained(TEMPORARY):
             is_link = path.is_symlink()
         if is_link:
-            raise StorageError(f"{path}: a symbolic link; remove it, a folder takes its place")
+            raise StorageError(f"{path}: a symbolic link; remove it, a folder replaces it")
         return path
 
     @contextlib.contextmanager

@@ -187,7 +187,7 @@ class ZippedFiles(AbstractFileSystem):
             }
         if member in archive.folders:
             return {"name": name, "size": 0, "type": "directory"}
-        raise FileNotFoundError(f"{archive.uri}: holds no {member}")
+        raise FileNotFoundError(f"{archive.uri}: contains no {member}")
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         archive, quoted, member = self._at(path)
@@ -197,7 +197,7 @@ class ZippedFiles(AbstractFileSystem):
             folder = f"{quoted}!/{member}".rstrip("/")
             found = [self.info(f"{folder}/{name}") for name in sorted(archive.folders[member])]
         else:
-            raise FileNotFoundError(f"{archive.uri}: holds no {member}")
+            raise FileNotFoundError(f"{archive.uri}: contains no {member}")
         return found if detail else [info["name"] for info in found]
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
@@ -216,7 +216,7 @@ class ZippedFiles(AbstractFileSystem):
         archive, _, member = self._at(path)
         if member not in archive.members:
             kind = IsADirectoryError if member in archive.folders else FileNotFoundError
-            raise kind(f"{archive.uri}: holds no file {member}")
+            raise kind(f"{archive.uri}: contains no file {member}")
         return archive, member, archive.members[member].file_size
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:

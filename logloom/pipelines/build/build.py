@@ -317,7 +317,7 @@ def _run_alone(plan: Plan, runner: RunnerOptions, on_message: OnMessage, announc
                 if isinstance(error, DatasetError):
                     raise commit.was_first(job) from error
                 version = f"version {job.number} of {job.store.uri}"
-                with after_commit(version, "Build again: it is up to date, or what is finished is kept"):
+                with after_commit(version, "Build again: it is up to date, or finished units are kept"):
                     raise
         raise
     assert isinstance(finished, Finished)

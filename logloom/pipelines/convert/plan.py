@@ -278,7 +278,7 @@ def _check_holds(form: Format, options: BaseModel, schema: Schema, period: int |
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems[:20])
         raise UsageError(
-            f"{form.name} can't hold these rows; choose others by --columns, or set --options:\n{listed}"
+            f"{form.name} can't store these rows; choose others by --columns, or set --options:\n{listed}"
         )
 
 

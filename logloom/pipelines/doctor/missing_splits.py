@@ -38,11 +38,11 @@ def missing_splits(logs: Sequence[LogFiles]) -> dict[str, list[HealthFinding]]:
             line = "log_id: '{parent}'" if is_all else ""
             joined = f"; in the recipe, `{line}` makes one log of the others" if line else ""
             for uri, gap in _gaps(row):
-                finding = _finding(uri, gap, f"copy what is missing again{joined}", line)
+                finding = _finding(uri, gap, f"copy missing files again{joined}", line)
                 found.setdefault(single[uri], []).append(finding)
     for log in logs:
         for row in _rows(log.recordings) if len(log.recordings) > 1 else ():
-            remedy = f"copy what is missing again; or {REQUIRED}"
+            remedy = f"copy missing files again; or {REQUIRED}"
             gaps = [_finding(uri, gap, remedy, REQUIRE) for uri, gap in _gaps(row)]
             if gaps:
                 found.setdefault(log.log_id, []).extend(gaps)

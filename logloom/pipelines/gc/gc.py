@@ -228,7 +228,7 @@ class _Collection(Removal):
             return True
         mark_removed(self._store, number, "retention")
         self.done.notes.append(
-            f"version {number} has a tag, and a gc that was killed took it for removed: run gc again to "
+            f"version {number} has a tag, and a gc that was killed counted it as removed: run gc again to "
             "bring it back"
         )
         return False

@@ -225,7 +225,7 @@ def _refusal(found: Sequence[Duplicate]) -> str:
     remedy = _REMEDY
     if any(one.is_first_dropped for one in found):
         remedy += ", which also leaves out copies of dropped logs; `duplicates: warn` builds these"
-    why = "the content of another one, and the recipe says `duplicates: fail`"
+    why = "the content of another one, and the recipe has `duplicates: fail`"
     return f"{count} {why}; {remedy}:\n{lines}{more}"
 
 

@@ -213,7 +213,7 @@ def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
     if parent is None or before == recipe.hash:
         return []
     return [
-        f"version {parent.version} knows logs by `hash: {before}`, this build by `hash: {recipe.hash}`: "
+        f"version {parent.version} identifies logs by `hash: {before}`, this build by `hash: {recipe.hash}`: "
         "content ids differ, so every log counts as new and is built again"
     ]
 

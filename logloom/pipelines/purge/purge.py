@@ -383,7 +383,7 @@ class _Purging:
                     # A note is no proof: whoever wrote it could have any root erased.
                     done.left.append(
                         f"{uri}: a note claims that it points into this root, but none of its versions names "
-                        "it; purge it, too, if it holds the logs"
+                        "it; purge it, too, if it contains the logs"
                     )
                     return done
                 whole = [log_id for log_id in self._found.log_ids if log_id not in self._found.ranges]

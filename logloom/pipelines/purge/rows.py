@@ -43,7 +43,7 @@ class ErasedTime:
     def __post_init__(self) -> None:
         if self.start >= self.stop:
             raise UsageError(
-                f"{self.log}: a range from {self.start} to {self.stop} holds nothing: it starts at the first "
+                f"{self.log}: a range from {self.start} to {self.stop} is empty: it starts at the first "
                 "and ends before the second"
             )
 

@@ -193,7 +193,7 @@ def _statistics(
                 store, manifest, names, whole.schema, num_workers=num_workers, max_bytes=max_bytes
             )
         except UsageError:
-            return {"": whole}, "no output holds all columns as they were built"
+            return {"": whole}, "no output has all columns as they were built"
         return {"": whole, **found}, "" if found else _TOO_LARGE
     found = {name: statistics_of(store, manifest, split=name, num_workers=num_workers) for name in names}
     parts = list(found.values())

@@ -71,7 +71,7 @@ def log_of(store: Store, manifest: Manifest, record: LogRecord) -> Log:
     content_id = log.summary.content_id
     if redacted_ranges(Purged(store).redactions, record.log_id, content_id):
         raise UsageError(
-            f"{whose}: some of its time was erased, which its files may still hold; leave --with-log out"
+            f"{whose}: some of its time was erased, which its files may still contain; leave --with-log out"
         )
     if content_id != record.content_id:
         raise LogReadError(
@@ -92,8 +92,8 @@ def messages_of(log: Log, first: int, last: int, on_problem: OnMessage) -> Itera
     """
     if not isinstance(log, ContainerLog):
         raise UsageError(
-            f"{log.summary.uris[0]}: is made of tables, which hold no messages as recorded; leave --with-log "
-            "out, or show it in Rerun"
+            f"{log.summary.uris[0]}: is made of tables, which contain no messages as recorded; leave "
+            "--with-log out, or show it in Rerun"
         )
     return _messages(log, first, last, on_problem)
 

@@ -153,7 +153,7 @@ def _columns_by_output(reading: Reading, schema: Schema) -> dict[str, list[str]]
         left = {name: None for name in left if name not in found}
     if left:
         raise UsageError(
-            f"{reading.store.uri}: no output holds column {', '.join(left)} as it was built, and no build "
+            f"{reading.store.uri}: no output has column {', '.join(left)} as it was built, and no build "
             "has counted all rows that are asked for; choose others with --columns, or build again into a "
             "new root"
         )

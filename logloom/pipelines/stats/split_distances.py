@@ -56,7 +56,7 @@ class Proof:
         """One line for people."""
         bound = f"the bound of {self._length(self.bound)}, which the version's rule sets,"
         if self.measured is None:
-            return f"{bound} wasn't measured: no output holds the rule's column as positions to compare"
+            return f"{bound} wasn't measured: no output has the rule's column as positions to compare"
         if not math.isfinite(self.measured):
             return f"{bound} is kept: no two splits have rows that are apart"
         apart = self._length(self.measured)

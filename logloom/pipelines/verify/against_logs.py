@@ -132,9 +132,9 @@ def derive_again(job: LogJob, task: LogTask, units: tuple[Entry, ...]) -> Iterat
         different = [c for c, digest in columns.items() if entry.columns.get(c, digest) != digest]
         if rows != entry.rows:
             yield Finding(
-                task.log_id, name, f"{entry.output}: the log gives {counted(rows, 'row')}, not {entry.rows}"
+                task.log_id, name, f"{entry.output}: the log has {counted(rows, 'row')}, not {entry.rows}"
             )
         elif different:
             yield Finding(
-                task.log_id, name, f"{entry.output}: the log gives other values in {', '.join(different)}"
+                task.log_id, name, f"{entry.output}: the log has other values in {', '.join(different)}"
             )

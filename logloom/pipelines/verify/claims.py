@@ -135,7 +135,7 @@ class Claims:
         found = self._manifest.logs.totals
         for name, total in self._manifest.totals.items():
             if found.get(name, total) != total:
-                yield Finding("", "", f"the manifest says {total} {name}, its logs add up to {found[name]}")
+                yield Finding("", "", f"the manifest has {total} {name}, its logs add up to {found[name]}")
         for log_id in self._keys.wrong() if self._keys is not None else ():
             message = "its key isn't of this log: its URIs, content, split or the recipe changed"
             yield Finding(log_id, "", message)
@@ -186,7 +186,7 @@ def _check_log(manifest: Manifest, record: LogRecord, units: Sequence[Entry]) ->
             yield Finding(
                 record.log_id,
                 "",
-                f"the manifest says {counted(record.rows, 'row')}, but names no units of it",
+                f"the manifest has {counted(record.rows, 'row')}, but names no units of it",
             )
         return
     for output in manifest.outputs:
@@ -194,7 +194,7 @@ def _check_log(manifest: Manifest, record: LogRecord, units: Sequence[Entry]) ->
         rows = sum(entry.rows for entry in parts)
         if rows != record.rows:
             yield Finding(
-                record.log_id, "", f"{output}: {counted(rows, 'row')}, the manifest says {record.rows}"
+                record.log_id, "", f"{output}: {counted(rows, 'row')}, the manifest has {record.rows}"
             )
         for entry in parts:
             for name in ("log_id", "content_id"):
@@ -221,7 +221,7 @@ def _check_counts(record: LogRecord, output: str, parts: Sequence[Entry]) -> Ite
     for name, found in summed.items():
         claimed = getattr(record, name)
         if found != (dict(claimed) if isinstance(claimed, Mapping) else claimed):
-            yield Finding(record.log_id, "", f"{output}: counted {name} {found}, the manifest says {claimed}")
+            yield Finding(record.log_id, "", f"{output}: counted {name} {found}, the manifest has {claimed}")
     listed = _num_refused(tallies)
     # A damaged log may have lost more than partitions can list; a whole one has lost nothing.
     is_whole = record.status in (LogStatus.whole, LogStatus.empty)
@@ -229,8 +229,8 @@ def _check_counts(record: LogRecord, output: str, parts: Sequence[Entry]) -> Ite
         yield Finding(
             record.log_id,
             "",
-            f"{output}: {counted(listed, 'message')} refused, the manifest says {record.refused} and that "
-            f"the log is {record.status}",
+            f"{output}: {counted(listed, 'message')} refused, the manifest has {record.refused} and the "
+            f"status {record.status}",
         )
 
 
@@ -262,6 +262,6 @@ def _check_assembled(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(
                 "",
                 "",
-                f"{output} of split {split}: units hold {counted(found, 'row')}, the manifest says "
+                f"{output} of split {split}: units contain {counted(found, 'row')}, the manifest has "
                 f"{expected}",
             )

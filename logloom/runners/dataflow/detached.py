@@ -70,7 +70,7 @@ def _request_dataflow(call: Callable[[Any], Any], what: str) -> DetachedState:
         from google.cloud import dataflow
     except ImportError:
         return DetachedState(
-            "unknown", "Dataflow can't be asked: its client is not installed; logloom[gcp] brings it"
+            "unknown", "Dataflow can't be reached: its client is not installed; logloom[gcp] brings it"
         )
     try:
         found = call(dataflow)
@@ -81,7 +81,7 @@ def _request_dataflow(call: Callable[[Any], Any], what: str) -> DetachedState:
             "unknown", f"Dataflow doesn't answer: {type(error).__name__}{first_line(str(error))}"
         )
     if found is None:
-        return DetachedState("failed", f"Dataflow knows nothing of {what}")
+        return DetachedState("failed", f"Dataflow has no record of {what}")
     name = found.current_state.name.removeprefix("JOB_STATE_").lower()
     state = OVER.get(name, "running")
     return DetachedState(state, f"{what} {name}" if state != "running" else "")

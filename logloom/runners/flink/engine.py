@@ -123,7 +123,7 @@ def refuse_unknown(names: Iterable[str], known: set[str]) -> None:
     for name in names:
         if known and name not in known and not name.startswith(starts):
             hint = near_to(name, sorted(known), most=0)
-            raise UsageError(f"runner option {name!r}: Flink knows no such setting{hint}")
+            raise UsageError(f"runner option {name!r}: Flink has no such setting{hint}")
 
 
 class Flink:
@@ -226,7 +226,7 @@ def _check(options: RunnerOptions) -> None:
     if options.environment == "local" and standing and not is_here(standing):
         raise UsageError(
             f"{standing} is another machine, which can't reach workers on this one; start a pool of them "
-            "beside each task manager and say --environment external (docs/engines.md)"
+            "beside each task manager and use --environment external (docs/engines.md)"
         )
     if options.environment == "process" and not standing and shutil.which(options.process_command()) is None:
         raise UsageError(f"environment process: {options.process_command()} is no program on this machine")
@@ -268,7 +268,7 @@ class FlinkJob:
         if self._cluster is not None and not self._cluster.restarts_jobs():
             on_message(
                 f"{self._cluster.address} restarts no jobs (its restart-strategy.type is not set): if a "
-                "worker or a task manager is lost, build again; what is finished is kept"
+                "worker or a task manager is lost, build again; finished units are kept"
             )
         try:
             return self._job.wait(on_message)
@@ -278,7 +278,7 @@ class FlinkJob:
                     f"{error}\nPerhaps no worker pool is up at {self._pool}, as task managers see it"
                 ) from error
             if _NOT_FOUND in str(error):
-                raise JobFailedError(f"{error}\nThe cluster knows nothing of the job: {FORGOTTEN}") from error
+                raise JobFailedError(f"{error}\nThe cluster has no record of the job: {FORGOTTEN}") from error
             raise
         except EngineLostError as error:
             if self._cluster is None:
@@ -293,8 +293,8 @@ class FlinkJob:
             job = _retried(cluster, lambda: cluster.job_named(self._name))
             if job is None:
                 raise EngineLostError(
-                    f"{cluster.url} answers and knows nothing of the job: {FORGOTTEN}. Build again: what "
-                    "is finished is kept, and a version that the job committed is found"
+                    f"{cluster.url} answers and has no record of the job: {FORGOTTEN}. Build again: "
+                    "finished units are kept, and a version that the job committed is found"
                 ) from lost
             if job.state != before:
                 on_message(f"job {job.id}: {job.state.lower()}")
@@ -318,7 +318,7 @@ class FlinkJob:
         ):
             self._job.raise_if_failed()
             if time.monotonic() > until:
-                raise LogloomError(f"{cluster.url}: the cluster did not take the job")
+                raise LogloomError(f"{cluster.url}: the cluster did not accept the job")
             time.sleep(_LOOK_EVERY / 4)
         return Submitted(self._job.job_id, job.id, f"{cluster.url}/#/job/{job.id}")
 

@@ -131,7 +131,7 @@ class PortableJob:
         if state == _State.DONE:
             return
         self._listener.join(5)
-        reasons = "\n".join(self._errors) or "the engine didn't say why; see its log"
+        reasons = "\n".join(self._errors) or "the engine returned no reason; see its log"
         raise JobFailedError(f"job {self.job_id} {_State.Enum.Name(state).lower()}: {reasons}")
 
     def cancel(self) -> None:

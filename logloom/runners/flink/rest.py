@@ -149,7 +149,7 @@ def look_at(place: str) -> DetachedState | None:
     try:
         job = cluster.job(job_id)
         if job is None:
-            return DetachedState("failed", f"{cluster.url} knows nothing of the job: {FORGOTTEN}")
+            return DetachedState("failed", f"{cluster.url} has no record of the job: {FORGOTTEN}")
         state = OVER.get(job.state.lower(), "running")
         why = cluster.why_failed(job) if state == "failed" else ""
     except LogloomError as error:

@@ -550,7 +550,7 @@ def was_first(job: Target) -> CommitConflictError:
     """The error of a build whose number another one took."""
     return CommitConflictError(
         f"{job.store.uri_of(version_file(job.number))}: another build committed version {job.number} first; "
-        "build again, what is finished is kept"
+        "build again, finished units are kept"
     )
 
 

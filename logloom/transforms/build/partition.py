@@ -135,7 +135,7 @@ def rebuild_files(
             folder = folders.get(file.portion) if file.portion else writing.folders[entry.output]
             path = None if folder is None else folder / file.name
             if path is None or not path.is_file():
-                yield file, "the log gives no such file"
+                yield file, "the log has no such file"
             elif file_digest(path) != file.digest:
                 yield file, "built again it has other bytes"
             else:

@@ -129,7 +129,7 @@ def differences(
         yield f"{place}: {error}"
         return
     if rows != entry.rows:
-        yield f"{place}: {counted(rows, 'row')}, its entry says {entry.rows}"
+        yield f"{place}: {counted(rows, 'row')}, its entry has {entry.rows}"
         return
     found = digests.hexdigests()
     unknown = [name for name in found if name not in entry.columns]

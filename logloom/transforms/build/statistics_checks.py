@@ -108,7 +108,7 @@ def statistics_sum_problem(store: Store, record: LogRecord, entries: Iterable[En
         return str(error).rpartition(";")[0] or str(error)
     if merged is not None and merged != found:
         (name,) = LOG_FILES[STATISTICS].of(record)
-        return f"{store.uri_of(name)}: not the sum of what its units' entries say"
+        return f"{store.uri_of(name)}: not the sum of what its units' entries have"
     return ""
 
 

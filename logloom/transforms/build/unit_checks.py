@@ -126,7 +126,7 @@ def withdraw_portions(store: Store, entry: AssembledEntry, is_sound: Callable[[S
     _unmark(store, [unit_folder(entry.output, portion.identity) for portion in damaged])
     if numbers := [named[p.identity] for p in entry.portions if p.identity in named]:
         command = f"`logloom repair {shlex.quote(f'{store.uri}@{max(numbers)}')}`"
-        return f"build again; should it fail again, {command} builds again what is damaged"
+        return f"build again; should it fail again, {command} builds again damaged files"
     return ""
 
 

@@ -227,7 +227,7 @@ def without_value(topic: str, number: int, messages: int, with_nan: int = 0) -> 
     """The cause of a column of which most messages have no value."""
     words = f"{number:,} of {counted(messages, 'message')} of {topic} have no value for it"
     if with_nan:
-        words += f" ({with_nan:,} have NaN, and the recipe says `nan: unavailable`)"
+        words += f" ({with_nan:,} have NaN, and the recipe has `nan: unavailable`)"
     return Cause("lacking", words, "correct what it takes from a message, or leave the column out")
 
 

@@ -176,7 +176,7 @@ def test_a_perturbation_moves_the_vehicle_where_the_future_is_whole():
 
 
 def test_an_agent_dataset_refuses_a_perturbation():
-    with pytest.raises(UsageError, match="takes no perturbation"):
+    with pytest.raises(UsageError, match="accepts no perturbation"):
         AgentDataset(make_config(), make_dataset(), None, Shift())
 
 
@@ -245,7 +245,7 @@ def test_a_track_twice_in_a_frame_is_refused_with_its_frame():
 def test_a_frame_without_the_agent_asked_for_is_named():
     view = EgoDataset(make_config(), make_dataset((6,)))
     for track_id in (12345, -1, 2**64):
-        with pytest.raises(UsageError, match=f"frame 2 of this scene holds no agent {track_id}"):
+        with pytest.raises(UsageError, match=f"frame 2 of this scene contains no agent {track_id}"):
             view.get_frame(0, 2, track_id)
     with pytest.raises(IndexError, match="6 frames"):
         view.get_frame(0, 6)

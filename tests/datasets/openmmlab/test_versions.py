@@ -90,7 +90,7 @@ def test_classes_come_from_a_column(table):
     assert [dataset.get_cat_ids(n) for n in range(3)] == [[0], [1], [0]]
     balanced = ClassBalancedDataset(dataset, 1.0)
     assert balanced.repeat_indices.count(1) == balanced.repeat_indices.count(0) == 2
-    with pytest.raises(DatasetError, match=r"kind of row 1 holds class 1, metainfo names 1 classes"):
+    with pytest.raises(DatasetError, match=r"kind of row 1 contains class 1, metainfo names 1 classes"):
         LogloomDataset(table, label="kind", metainfo={"classes": ["a"]}).get_cat_ids(1)
     with pytest.raises(UsageError, match="label=<column>"):
         LogloomDataset(table).get_cat_ids(0)

@@ -55,23 +55,23 @@ UNFIT = [
     ({"speed": None}, "has no column speed"),
     ({"sped": np.zeros(3)}, "the schema has no column 'sped'; did you mean speed"),
     ({"log_id": np.zeros(3)}, "the schema has no column 'log_id'"),
-    ({"count": np.array([1, 2**40, 3])}, "column count: int64, the schema says int32"),
-    ({"count": np.array([1, np.nan, 3])}, "column count: float64, the schema says int32"),
-    ({"speed": np.array([1.0, 2, 3])}, "column speed: float64, the schema says float32"),
-    ({"pose": np.zeros((3, 4, 3))}, r"column pose: float64\[4, 3\], the schema says float64\[3, 4\]"),
+    ({"count": np.array([1, 2**40, 3])}, "column count: int64, the schema has int32"),
+    ({"count": np.array([1, np.nan, 3])}, "column count: float64, the schema has int32"),
+    ({"speed": np.array([1.0, 2, 3])}, "column speed: float64, the schema has float32"),
+    ({"pose": np.zeros((3, 4, 3))}, r"column pose: float64\[4, 3\], the schema has float64\[3, 4\]"),
     (
         {"pose": np.array([0, 2**53 + 1, 0]).repeat(12).reshape(3, 3, 4)},
         "row 6: 9007199254740993 has no exact",
     ),
     ({"speed": np.zeros(2, "f4")}, "column speed: 2 rows, timestamp has 3"),
-    ({"speed": [1.0, 2.0, 3.0]}, "column speed: a list, the schema says float32; give an array"),
-    ({"speed": np.array([1, "a", 3], object)}, "column speed: Python objects, the schema says float32"),
-    ({"scan": np.zeros((3, 2), "f4")}, r"column scan: float32\[2\], the schema says float32\[\?, 2\]"),
+    ({"speed": [1.0, 2.0, 3.0]}, "column speed: a list, the schema has float32; give an array"),
+    ({"speed": np.array([1, "a", 3], object)}, "column speed: Python objects, the schema has float32"),
+    ({"scan": np.zeros((3, 2), "f4")}, r"column scan: float32\[2\], the schema has float32\[\?, 2\]"),
     ({"scan": Ragged(np.zeros((4, 3), "f4"), [1, 0, 3])}, r"column scan: float32\[\?, 3\], the schema"),
-    ({"speed": Ragged(np.zeros(4, "f4"), [1, 0, 3])}, r"column speed: float32\[\?\], the schema says"),
-    ({"point": WRONG_POINT}, "column point: struct, the schema says struct"),
+    ({"speed": Ragged(np.zeros(4, "f4"), [1, 0, 3])}, r"column speed: float32\[\?\], the schema has"),
+    ({"point": WRONG_POINT}, "column point: struct, the schema has struct"),
     ({"timestamp": np.array([10, 30, 20])}, "row 7: timestamp 20 comes after 30"),
-    ({"timestamp": np.array([1.0, 2, 3])}, "column timestamp: float64, the schema says int64"),
+    ({"timestamp": np.array([1.0, 2, 3])}, "column timestamp: float64, the schema has int64"),
     ({"timestamp": [10, 20, 30]}, "column timestamp: a list, must be an array"),
 ]
 
@@ -93,9 +93,9 @@ def rows_of(*arrays):
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        (rows_of([1], [2**40], [3]), r"row 5: int64\[1\], the schema says int32\[\?\]"),
-        (rows_of(np.ones(1, "i4"), [1.5], np.ones(2, "i2")), r"row 6: float64\[1\], the schema says"),
-        (rows_of(*(np.ones((2, 2), "i4"),) * 3), r"row 5: int32\[2, 2\], the schema says int32"),
+        (rows_of([1], [2**40], [3]), r"row 5: int64\[1\], the schema has int32\[\?\]"),
+        (rows_of(np.ones(1, "i4"), [1.5], np.ones(2, "i2")), r"row 6: float64\[1\], the schema has"),
+        (rows_of(*(np.ones((2, 2), "i4"),) * 3), r"row 5: int32\[2, 2\], the schema has int32"),
     ],
 )
 def test_rows_of_a_ragged_column_are_checked_one_by_one(values, problem):

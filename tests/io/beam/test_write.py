@@ -526,9 +526,7 @@ def test_windowed_input_is_put_into_one_window_and_unbounded_input_refused(tmp_p
 def test_a_block_that_does_not_fit_ends_the_pipeline_with_its_place(tmp_path):
     bad = dataclasses.replace(BLOCKS[0], columns={**BLOCKS[0].columns, "speed": np.zeros(4)})
     with (
-        pytest.raises(
-            Exception, match=r"log b, partition p0, column speed: float64, the schema says float32"
-        ),
+        pytest.raises(Exception, match=r"log b, partition p0, column speed: float64, the schema has float32"),
         beam.Pipeline("DirectRunner") as pipeline,
     ):
         pipeline | beam.Create([bad]) | WriteTo(tmp_path / "one", "parquet", SCHEMA)

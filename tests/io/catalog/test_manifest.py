@@ -233,8 +233,8 @@ OF_PAGES = [
     (("logs", 0, "size"), 2**40, "logs: .*the page from 'drive' on is too large"),
     (("logs", 0, "digest"), "../x", r"logs\[0\]\.digest: expected a name that stays in its folder"),
     (("logs", 0, "totals", "logs"), "1", r"logs\[0\]\.totals\.logs: expected a whole number"),
-    (("logs", 0, "totals", "logs"), ..., "logs: .*the page from 'drive' on holds no, or too many logs"),
-    (("logs", 0, "totals", "logs"), 10**9, "logs: .*the page from 'drive' on holds no, or too many logs"),
+    (("logs", 0, "totals", "logs"), ..., "logs: .*the page from 'drive' on contains no, or too many logs"),
+    (("logs", 0, "totals", "logs"), 10**9, "logs: .*the page from 'drive' on contains no, or too many logs"),
     (("logs", 0, "first"), "\ud800", r"logs\[0\]\.first: "),
     (("logs", 0, "last"), ..., r"logs\[0\]\.last: is missing"),
 ]

@@ -229,9 +229,9 @@ def logs_of(table, digest="", size=0):
 def test_a_page_of_other_logs_than_the_manifest_says_is_refused(store):
     page = write_records(store, [record(1), record(2)]).pages[0]
     for lie in ({"last": "car-000003"}, {"totals": {**page.totals, "rows": 7}}, {"dropped": {"x": 1}}):
-        with pytest.raises(DatasetError, match=r"parquet: holds other logs or sums"):
+        with pytest.raises(DatasetError, match=r"parquet: contains other logs or sums"):
             read_page(store, dataclasses.replace(page, **lie))
-    with pytest.raises(DatasetError, match=r"parquet: 2 logs, the manifest says 3"):
+    with pytest.raises(DatasetError, match=r"parquet: 2 logs, the manifest has 3"):
         read_page(store, dataclasses.replace(page, totals={**page.totals, "logs": 3}))
 
 

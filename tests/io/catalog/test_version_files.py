@@ -13,7 +13,7 @@ from tests.pipelines.roots import commit_version
 
 def test_a_folder_with_other_things_is_no_root(tmp_path):
     (tmp_path / "holiday.jpg").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"not a logloom root, it holds holiday\.jpg"):
+    with pytest.raises(UsageError, match=r"not a logloom root, it contains holiday\.jpg"):
         check_root(Store.at(str(tmp_path)))
     with pytest.raises(UsageError, match="is a file"):
         check_root(Store.at(str(tmp_path / "holiday.jpg")))

@@ -92,13 +92,13 @@ def test_rows_that_differ_lack_or_are_too_many_are_told():
     a, b = block_of("a", 0, 5), block_of("b", 0, 3)
     changed = block_of("b", 0, 3)
     changed.columns["speed"][2] += 1e-9
-    differs = "what is read back of rows 0 to 3 of b, p0 (5 to 8 of all) differs from what was written"
+    differs = "the data read back of rows 0 to 3 of b, p0 (5 to 8 of all) differs from what was written"
     assert problems(a, changed) == [differs]
     assert problems(a, dataclasses.replace(b, log_id="c")) == [differs]
     assert problems(a) == ["ends before rows 0 to 3 of b, p0 (5 to 8 of all)"]
     assert problems() == ["ends before rows 0 to 4 of a, p0 (0 to 4 of all)"]
-    assert problems(a, b, b) == ["holds more rows than were written"]
-    assert problems(a, block_of("b", 0, 4)) == ["holds more rows than were written"]
+    assert problems(a, b, b) == ["contains more rows than were written"]
+    assert problems(a, block_of("b", 0, 4)) == ["contains more rows than were written"]
 
 
 def test_damage_ends_what_is_told_and_a_fault_of_the_store_is_raised():

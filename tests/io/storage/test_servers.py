@@ -377,9 +377,9 @@ def test_a_log_is_found_in_a_folder_that_the_server_does_not_list(code, tmp_path
 def test_a_server_that_tells_no_size_is_named(server, ways):
     server.ways |= ways
     uri = f"{server.at}/a.bin"
-    with pytest.raises(StorageError, match=f"the server at {server.at} doesn't say how large .*; serve it"):
+    with pytest.raises(StorageError, match=f"the server at {server.at} doesn't report the size .*; serve it"):
         size_of(uri, None)
-    with pytest.raises(StorageError, match="doesn't say how large"):
+    with pytest.raises(StorageError, match="doesn't report the size"):
         LogFile(uri).size  # noqa: B018
     assert contents(uri) == DATA  # the whole needs none
 
@@ -395,7 +395,7 @@ def test_a_size_is_asked_for_by_a_range_where_heads_are_refused(server):
 
 def test_compressed_ranges_are_refused(server):
     server.ways |= {"compressed"}
-    with pytest.raises(StorageError, match=r"compresses what it sends \(Content-Encoding: gzip\).*; switch"):
+    with pytest.raises(StorageError, match=r"compresses its answers \(Content-Encoding: gzip\).*; switch"):
         fetch(f"{server.at}/a.bin", None, 10, 20)
     assert contents(f"{server.at}/a.bin") == DATA
 
@@ -403,7 +403,7 @@ def test_compressed_ranges_are_refused(server):
 def test_another_range_than_was_asked_for_is_refused(server):
     server.ways |= {"another range"}
     with pytest.raises(
-        StorageError, match=r"another range than was asked for \(bytes 11-20/10240 instead of"
+        StorageError, match=r"another range than the requested one \(bytes 11-20/10240 instead of"
     ):
         fetch(f"{server.at}/a.bin", None, 10, 20)
 

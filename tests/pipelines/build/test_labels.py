@@ -262,7 +262,7 @@ UNFIT = [
     ),
     (lambda t: t.append_column("at", [[{"ids": [1, 2]}] * len(t)]), "at.ids has no fixed length"),
     (lambda t: t.set_column(4, "score", pa.array([1] * len(t))), "score <i8 in"),
-    (lambda t: t.set_column(1, "timestamp", pa.array([0.5] * len(t))), "can't hold nanoseconds"),
+    (lambda t: t.set_column(1, "timestamp", pa.array([0.5] * len(t))), "can't store nanoseconds"),
     (
         lambda t: t.set_column(1, "timestamp", pa.array([None] * len(t), pa.int64())),
         "row 0: timestamp is null",
@@ -341,7 +341,7 @@ def test_tables_that_are_missing_cut_or_no_tables_are_errors_before_anything_is_
         (OBJECTS, "can't be read as parquet"),
         ("o: {table: nothing/*.parquet}", "matches nothing"),
         ("o: {table: labels/none.parquet}", "there is no such file"),
-        ("o: {table: labels/b.parquet, field: [class, box], expect: one}", "takes one column"),
+        ("o: {table: labels/b.parquet, field: [class, box], expect: one}", "accepts one column"),
         ("o: {table: labels/b.parquet, field: clas}", "did you mean class"),
     ]:
         with pytest.raises(RecipeError) as caught:

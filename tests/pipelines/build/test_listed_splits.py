@@ -102,7 +102,7 @@ def test_a_trial_on_other_logs_needs_no_listed_log(place):
         ("{val: [take_3, gone]}", "split.val[1]: no log has the log_id 'gone'"),
         ("{val: take_3}", "split.val: 'take_3' is not a number; expected a share .*, or a list of logs"),
         ("{val: []}", "split.val: a list of logs has the log_id of at least one"),
-        ("{train: [take_1], val: [take_2]}", "no split takes the logs that no list names; give one a share"),
+        ("{train: [take_1], val: [take_2]}", "no split has the logs that no list names; give one a share"),
         ("{rest: 1, a: [take_1], b: [take_1]}", "b: 'take_1' is in a, too; leave it out of one"),
         ("{train: 0.9, val: [take_1]}", "the shares of the logs that no list names sum to 0.9, not to 1"),
         ("{val: [take_1], by: {column: speed}}", "val: lists logs, .*; leave out one"),

@@ -183,7 +183,7 @@ def test_columns_that_are_chosen_bring_their_ages_and_no_others(built, tmp_path)
 
 
 def test_rows_that_a_format_cant_hold_are_refused_before_anything_is_written(built, tmp_path):
-    with pytest.raises(UsageError, match="l5kit can't hold these rows"):
+    with pytest.raises(UsageError, match="l5kit can't store these rows"):
         converted(built, tmp_path / "root", "l5kit", columns=["imu"])
     with granular.DatasetWriter(tmp_path / "set", {"odd": "array"}, granular.encoders) as writer:
         writer.append({"odd": np.zeros(2, np.longdouble)})

@@ -95,4 +95,4 @@ def test_doctor_names_the_missing_split_of_a_recording(tmp_path):
     (finding,) = second["findings"]
     assert (finding["kind"], finding["recipe"]) == ("missing", "log_id: '{parent}'")
     shown = command("doctor", "bag/*.mcap", cwd=tmp_path).stdout
-    assert "missing: bag_1.mcap\n    copy what is missing again; in the recipe, `log_id: '{parent}'`" in shown
+    assert "missing: bag_1.mcap\n    copy missing files again; in the recipe, `log_id: '{parent}'`" in shown

@@ -58,7 +58,7 @@ def different_logs(
     assert len(won) == 1, outcomes
     lost = outcomes[1 - won[0]]
     assert lost["error"] == "CommitConflictError"
-    assert "another build committed version 1 first; build again, what is finished is kept" in lost["message"]
+    assert "another build committed version 1 first; build again, finished units are kept" in lost["message"]
     store = Store.at(root, options)
     assert version_numbers(store) == [1]
     assert [record.log_id for record in read_manifest(store, 1).logs] == [drive.logs[won[0]].stem]

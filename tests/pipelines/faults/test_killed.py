@@ -137,7 +137,7 @@ def test_a_build_of_which_a_worker_is_killed_ends_in_the_bytes_of_a_clean_one(dr
                     os.kill(rng.choice(workers), signal.SIGKILL)
                     killed += 1
             _, told = building.communicate(timeout=250)
-        assert building.returncode == 0 or "Build again: what is finished is kept" in told, told
+        assert building.returncode == 0 or "Build again: finished units are kept" in told, told
         build_at(Recipe.from_yaml(text), root)
         assert digests(root) == clean
     assert killed

@@ -695,7 +695,7 @@ def test_a_folder_of_others_is_left_alone_whatever_its_folders_are_called(tmp_pa
     assert model.exists()
     assert done.amounts == {}
     (tmp_path / "train.py").touch()
-    with pytest.raises(UsageError, match=r"not a logloom root, it holds train\.py"):
+    with pytest.raises(UsageError, match=r"not a logloom root, it contains train\.py"):
         collect_garbage(str(tmp_path))
 
 
@@ -727,7 +727,7 @@ def test_a_version_with_a_tag_that_a_killed_gc_took_out_comes_back(store):
     done = collect_garbage(root)
     assert (done.kept, done.waiting, done.amounts) == ((2,), (1,), {})
     assert done.notes == [
-        "version 1 has a tag, and a gc that was killed took it for removed: run gc again to bring it back"
+        "version 1 has a tag, and a gc that was killed counted it as removed: run gc again to bring it back"
     ]
     assert collect_garbage(root).kept == (1, 2)
 

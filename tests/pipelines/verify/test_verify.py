@@ -141,7 +141,7 @@ def test_a_changed_log_is_found_when_verifying_against_logs(root, drive, tmp_pat
 
 def test_a_manifest_that_lies_about_its_rows_is_found(root):
     restate(root, lambda log: replace(log, rows=1))
-    assert any("the manifest says 1" in message for message in findings(root))
+    assert any("the manifest has 1" in message for message in findings(root))
 
 
 def test_a_log_that_was_taken_out_of_the_manifest_is_found(root):
@@ -152,7 +152,7 @@ def test_a_log_that_was_taken_out_of_the_manifest_is_found(root):
     messages = findings(root)
     assert any("its logs add up to" in message for message in messages)
     if present("l5kit"):
-        assert any(f"l5kit of split {gone.split}: units hold" in message for message in messages)
+        assert any(f"l5kit of split {gone.split}: units contain" in message for message in messages)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_a_log_that_was_taken_out_of_the_manifest_is_found(root):
         ("split", "val", "the manifest has it in split val"),
         ("content_id", "0" * 64, "its unit is of another content_id"),
         ("uris", ("/elsewhere.mcap",), "its key isn't of this log"),
-        ("planned", 7, "the manifest says 7"),
+        ("planned", 7, "the manifest has 7"),
         ("dropped", {}, "counted dropped"),
-        ("refused", 3, "the manifest says 3 and that the log is whole"),
+        ("refused", 3, "the manifest has 3 and the status whole"),
     ],
 )
 def test_a_record_that_its_units_contradict_is_found(root, name, value, message):

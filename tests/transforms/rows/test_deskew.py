@@ -909,11 +909,11 @@ def test_sweeps_that_are_tables_are_deskewed(tmp_path, field, write):
         ),
         (
             "a: {topic: /l, as: points, deskew: {pose: {topic: /l}}}",
-            "`deskew` can't take its pose from /l; name a topic of nav_msgs/Odometry",
+            "`deskew` can't use its pose from /l; name a topic of nav_msgs/Odometry",
         ),
         (
             "a: {topic: /l, as: points, deskew: {pose: {topic: /tf_static}}}",
-            "`deskew` can't take its pose from /tf_static; name a topic of nav_msgs/Odometry",
+            "`deskew` can't use its pose from /tf_static; name a topic of nav_msgs/Odometry",
         ),
         (
             'a: {topic: /l, as: "points[x,y,z]", dtype: int32, deskew: {pose: {topic: /o}}}',

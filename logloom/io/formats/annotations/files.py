@@ -55,7 +55,7 @@ def load_annotations(uri: str, storage_options: Mapping[str, Any] | None = None)
     """
     value = load(uri, storage_options)
     if not isinstance(value, dict):
-        raise TypeError(f"{uri}: an annotation file holds a dict, found {type(value)}")
+        raise TypeError(f"{uri}: an annotation file contains a dict, found {type(value)}")
     missing = [key for key in ("metainfo", "data_list") if key not in value]
     if missing:
         raise AnnotationError(

@@ -163,7 +163,7 @@ def _column_leaf(
         return [Leaf(path, column, file=True)]
     if ctype.kind == "bytes":
         problems.append(
-            f"{shown}: column {column} is bytes, which an annotation file can't hold; under a key that ends "
+            f"{shown}: column {column} is bytes, which an annotation file can't store; under a key that ends "
             "in _path, such as img_path, it becomes a file"
         )
         return []
@@ -204,7 +204,7 @@ def _fields(options: Options, schema: Schema, problems: list[str]) -> tuple[Inst
         problems.append(f"instances.from: no column {given.from_!r}{near_to(given.from_, schema.columns)}")
         return ()
     if ctype.dtype.names is None or ctype.shape != (None,):
-        problems.append(f"instances.from: column {given.from_} is {ctype}, it takes a list of structs")
+        problems.append(f"instances.from: column {given.from_} is {ctype}, it accepts a list of structs")
         return ()
     fields = []
     for key, value in sorted(given.keys.items()):

@@ -203,7 +203,7 @@ def _structured(names: Any, fields: Any, size: Any) -> np.dtype[Any]:
     formats = [_dtype_of(fields[name][0]) for name in names]
     offsets = [fields[name][1] for name in names]
     if any(dtype.hasobject for dtype in formats):
-        raise UnsafePickleError("has structs that hold objects")
+        raise UnsafePickleError("has structs that contain objects")
     titles = [fields[name][2] if len(fields[name]) > 2 else None for name in names]
     given = {"names": list(names), "formats": formats, "offsets": offsets, "titles": titles, "itemsize": size}
     return np.dtype(given)  # type: ignore[call-overload, no-any-return]

@@ -112,7 +112,7 @@ def dtype_of(text: Any) -> np.dtype[Any]:
     except TypeError as error:
         raise ValueError(f"{text!r} is no dtype") from error
     if dtype.hasobject or dtype.itemsize == 0:
-        raise ValueError(f"{text!r} holds no plain values")
+        raise ValueError(f"{text!r} contains no plain values")
     return dtype
 
 
@@ -130,10 +130,10 @@ def array_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     try:
         dtype_of(dtype.str)
     except ValueError as error:
-        raise UsageError(f"`array` can't hold {dtype}: {error}") from error
+        raise UsageError(f"`array` can't store {dtype}: {error}") from error
     size = math.prod(shape) * dtype.itemsize
     if size >= 1 << 32:
-        raise UsageError(f"`array` holds less than 4 GiB, this one has {size} bytes; cut it into a sequence")
+        raise UsageError(f"`array` stores less than 4 GiB, this one has {size} bytes; cut it into a sequence")
     packer = msgpack.Packer()
     # Headers of bin objects: one, two or four bytes of length, the fewest that hold it.
     bits = 8 if size < 1 << 8 else 16 if size < 1 << 16 else 32

@@ -103,9 +103,9 @@ def records_of(type_name: str, ctype: ColumnType, values: Values) -> Records:
         UsageError: the values are not of the schema's type.
     """
     if values.dtype != ctype.dtype or isinstance(values, Ragged) != ctype.is_ragged:
-        raise UsageError(f"its values are {values.dtype}, the schema says {ctype}")
+        raise UsageError(f"its values are {values.dtype}, the schema has {ctype}")
     if isinstance(values, Lists) != (ctype.kind == "lists"):
-        raise UsageError(f"its values are no lists of lists, or some, the schema says {ctype}")
+        raise UsageError(f"its values are no lists of lists, or some, the schema has {ctype}")
     if isinstance(values, Lists):  # before the lists of a row, which a tree would have one by one
         rows = zip(values.flat, values.inner, strict=True)
         return _sized([encode_tree({_VALUES: flat, _LENGTHS: inner}) for flat, inner in rows])
@@ -181,7 +181,7 @@ def column_from(type_name: str, ctype: ColumnType, data: bytes, limits: Sequence
 
 def _lists_from(trees: Sequence[Any], ctype: ColumnType) -> Values:
     if any(not isinstance(tree, dict) or list(tree) != [_VALUES, _LENGTHS] for tree in trees):
-        raise ValueError(f"no lists of lists, the schema says {ctype}")
+        raise ValueError(f"no lists of lists, the schema has {ctype}")
     flat = [_from_tree(tree[_VALUES], ctype.flat) for tree in trees]
     inner = [_from_tree(tree[_LENGTHS], LENGTHS) for tree in trees]
     return lists_of(column_of_rows(flat, ctype.flat), column_of_rows(inner, LENGTHS))
@@ -204,7 +204,7 @@ def _uniform(ctype: ColumnType, data: bytes, limits: Sequence[int]) -> Array | N
 def _checked(value: Any, ctype: ColumnType) -> Array:
     leading = value.shape[: ctype.num_ragged]
     if value.dtype != ctype.dtype or len(leading) != ctype.num_ragged or value.shape != leading + ctype.tail:
-        raise ValueError(f"{value.dtype} {list(value.shape)}, the schema says {ctype}")
+        raise ValueError(f"{value.dtype} {list(value.shape)}, the schema has {ctype}")
     return value  # type: ignore[no-any-return]
 
 
@@ -212,7 +212,7 @@ def _from_tree(tree: Any, ctype: ColumnType) -> Array:
     """Convert the value of a tree record to a plain or structured array."""
     if ctype.dtype.names is None:
         if not isinstance(tree, np.ndarray):
-            raise ValueError(f"no array, the schema says {ctype}")
+            raise ValueError(f"no array, the schema has {ctype}")
         return _checked(tree, ctype)
     leaf = tree
     depth = ctype.dtype
@@ -220,7 +220,7 @@ def _from_tree(tree: Any, ctype: ColumnType) -> Array:
         first = depth.names[0]
         leaf, depth = leaf.get(first), depth[first].base
     if not isinstance(leaf, np.ndarray):
-        raise ValueError(f"no arrays of fields, the schema says {ctype}")
+        raise ValueError(f"no arrays of fields, the schema has {ctype}")
     shape = (*leaf.shape[: ctype.num_ragged], *ctype.tail)
     array = np.zeros(shape, ctype.dtype)
     _fill_fields(array, tree)

@@ -82,7 +82,7 @@ class DatasetReader(ClosedAtEnd):
         self._order = {key: position for position, key in enumerate(self._spec)}
         self._sequences = frozenset(key for key, name in self._spec.items() if is_sequence(name))
         if self._sequences and not self._has_refs:
-            raise DatasetError(f"{self._folder.name}: {REFS}.bag is missing, which says where sequences are")
+            raise DatasetError(f"{self._folder.name}: {REFS}.bag is missing, which lists the sequences")
         first = next(iter(self._spec), None)
         self._length = len(self._bag(REFS)) if self._has_refs else len(self._bag(first)) if first else 0
         # Our own folders and the third generation: record i is datapoint i, so refs need not be read.

@@ -132,7 +132,7 @@ class DatasetWriter(ClosedAtEnd):
                 return file.append_at_once(*array_parts(value))
             record = encoder(value) if encoder else value
             if type(record) is not bytes:
-                raise TypeError(f"the encoder should give bytes, it gave {type(record).__name__}")
+                raise TypeError(f"the encoder must return bytes, not {type(record).__name__}")
         except Exception as error:
             raise UsageError(
                 f"datapoint {self._length}: {key!r} can't be encoded as {self.spec[key]}: {error}"

@@ -143,7 +143,7 @@ def _with_meta(
     try:
         rows = [decode_msgpack(record) for record in metas]
     except (ValueError, TypeError, RecursionError) as error:
-        raise DatasetError(f"{place}: meta.bag holds no msgpack ({error!r})") from error
+        raise DatasetError(f"{place}: meta.bag contains no msgpack ({error!r})") from error
     found = dict(batch)
     for column in (name for name in sampled if name in batch):
         try:

@@ -132,7 +132,7 @@ def ends_of_idx(bag: ByteFile, index: ByteFile) -> LimitsTable:
     size = bag.size
     if last > size:
         raise DatasetError(
-            f"{bag.name}: it ends at byte {size}, its records at byte {last} as {index.name} says; the bag "
+            f"{bag.name}: it ends at byte {size}, its records at byte {last} by {index.name}; the bag "
             "was truncated: write it again"
         )
     return LimitsTable(index, 0, count, size, bag.name, last + 8 * count)
@@ -143,14 +143,14 @@ def find_ends(bag: ByteFile) -> LimitsTable:
     if size == 0:
         return LimitsTable(bag, 0, 0, 0, bag.name, 0)
     damaged = (
-        f"{bag.name}: its last 8 bytes (from byte {size - 8}) should say where its table of limits begins"
+        f"{bag.name}: its last 8 bytes (from byte {size - 8}) should have the start of its table of limits"
     )
     if size < 8:
         raise DatasetError(f"{damaged}, but it has {size} bytes in all: it is no bag, or was truncated")
     start = int.from_bytes(bag.read(size - 8, 8), "little")
     if start > size - 8 or (size - start) % 8:
         raise DatasetError(
-            f"{damaged}, but they say {start}: the bag was truncated or never finished, or keeps its limits "
+            f"{damaged}, but they have {start}: the bag was truncated or never finished, or keeps its limits "
             "in an .idx file that is missing"
         )
     has_zero = int.from_bytes(bag.read(start, 8), "little") == 0

@@ -171,7 +171,7 @@ class ShardedDatasetReader(ClosedAtEnd):
         if names != expected:
             odd = next(name for name, right in zip(names, expected, strict=True) if name != right)
             raise DatasetError(
-                f"{root.name}: {odd!r} is no shard, or one before it is missing; a root holds folders "
+                f"{root.name}: {odd!r} is no shard, or one before it is missing; a root contains folders "
                 "000000, 000001, … and nothing else"
             )
         selected = names[shardstart::shardstep]

@@ -287,7 +287,7 @@ def _ego_rule(
         what = f"column {names[0]} is {schema.columns[names[0]]}"
     else:
         what = " and ".join(f"{n} is {_type_name(t)}" for n, t in zip(names, types, strict=True))
-    problems.append(f"{key}: {what}, it takes numbers of shape {wanted}")
+    problems.append(f"{key}: {what}, it accepts numbers of shape {wanted}")
     return None
 
 
@@ -305,7 +305,7 @@ def _array_rules(
     if ctype is None:
         return None
     if ctype.dtype.names is None or ctype.shape != (None,):
-        problems.append(f"{key}: column {column} is {ctype}, it takes a list of structs (struct[?])")
+        problems.append(f"{key}: column {column} is {ctype}, it accepts a list of structs (struct[?])")
         return None
     named = {} if isinstance(source, str) else source.model_dump(exclude={"column"}, exclude_none=True)
     explicit: dict[str, FieldSource] = {target: getattr(source, target) for target in named}
@@ -357,7 +357,7 @@ def _label_problems(
     if target not in _LABELLED:
         return [f"map gives labels, and only {' and '.join(_LABELLED)} take these"]
     if len(names) > 1:
-        return [f"map takes one field, not {' and '.join(names)}"]
+        return [f"map accepts one field, not {' and '.join(names)}"]
     if source.kind not in "iuU":
         return [f"map needs a class of text or integers, got {source}"]
     labels = _LABELLED[target]
@@ -401,7 +401,7 @@ def _found_rules(
             continue
         why = f"{' and '.join(fitting)} fit {' and '.join(rivals)}" if fitting else "no field left there fits"
         problems.append(
-            f"{key}.{target}: takes {_type_name(kind.dtype[target])}; {why} in {column} "
+            f"{key}.{target}: accepts {_type_name(kind.dtype[target])}; {why} in {column} "
             f"({', '.join(sources)}). Name its source: {_line_for(target, spare, sources)}"
         )
     return rules
@@ -420,7 +420,7 @@ def _line_for(target: str, spare: Sequence[str], sources: Mapping[str, np.dtype[
 def _mismatch(kind: ArrayKind, target: str, column: str, sources: Mapping[str, np.dtype[Any] | None]) -> str:
     found = " and ".join(f"{column}.{name} is {_type_name(one)}" for name, one in sources.items() if one)
     also = ", or a quaternion (x, y, z, w)" if target == "yaw" else ""
-    return f"{found}, it takes {_type_name(kind.dtype[target])}{also}"
+    return f"{found}, it accepts {_type_name(kind.dtype[target])}{also}"
 
 
 def _type_name(dtype: np.dtype[Any]) -> str:

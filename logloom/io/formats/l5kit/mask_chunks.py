@@ -144,7 +144,7 @@ def open_mask(dataset: ChunkedDataset, probability: str) -> ChunkedArray | None:
     mask = ChunkedArray(store, name, row_shape=ROW_SHAPE)
     if len(mask) != len(dataset.agents):
         raise DatasetError(
-            f"{store.uri_of(name)}: {len(mask)} rows, it should hold two counts for each of "
+            f"{store.uri_of(name)}: {len(mask)} rows, it should contain two counts for each of "
             f"{len(dataset.agents)} agents; remove it to have it computed"
         )
     return mask

@@ -98,7 +98,7 @@ class L5KitReader(DatasetSource):
     def about(self) -> About:
         hosts = sorted({str(host) for host in self._dataset.scenes[:]["host"]})
         host = hosts[0] if len(hosts) == 1 else "{log_id}"
-        notes = ("scenes are of several hosts, which rows don't hold",) if len(hosts) > 1 else ()
+        notes = ("scenes are of several hosts, which rows don't contain",) if len(hosts) > 1 else ()
         return replace(super().about, notes=notes, hints={"l5kit": {**MAPPED_HINTS, "host": host}})
 
     def logs(self) -> Sequence[SourceLog]:

@@ -48,7 +48,7 @@ def zarr_concat(input_zarrs: Sequence[str], output_zarr: str) -> None:
         except DatasetError as error:
             logger.warning("skipped: %s", error)
     if not datasets:
-        raise UsageError(f"none of {len(input_zarrs)} paths holds a dataset, so there is nothing to join")
+        raise UsageError(f"none of {len(input_zarrs)} paths contains a dataset, so there is nothing to join")
     with _appearing(output_zarr) as made:
         _append(made, (d.get_scene_dataset(n) for d in datasets for n in range(len(d.scenes))))
 

@@ -113,7 +113,7 @@ class LanceFormat(AssembledFormat):
         """
         found = _own_files(store)
         if found is None:
-            raise DatasetError(f"{store.uri}: doesn't say what its columns are; convert it")
+            raise DatasetError(f"{store.uri}: doesn't define its columns; convert it")
         return found[1]
 
     def rows(
@@ -171,7 +171,7 @@ def _problems(schema: Schema, images: Mapping[str, str]) -> list[str]:
     names = Counter(name.replace(".", DOT) for name in ("log_id", "timestamp", *schema.all))
     for stored in (stored for stored, count in names.items() if count > 1):
         both = " and ".join(name for name in schema.all if name.replace(".", DOT) == stored)
-        found.append(f"columns {both}: both would be {stored} in Lance, which takes no dots; rename one")
+        found.append(f"columns {both}: both would be {stored} in Lance, which accepts no dots; rename one")
     return found
 
 

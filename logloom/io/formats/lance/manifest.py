@@ -259,7 +259,7 @@ def problems(
         yield f"{MANIFEST}: there is no such file"
         return
     if ArrowLayout.of(schema, place) is None:
-        yield f"{MANIFEST}: doesn't say what its columns are"
+        yield f"{MANIFEST}: doesn't define its columns"
     files = None if listed is None else [file for file, _ in listed]
     wanted = [DataFile(*file) for file in unit["files"]]
     if files != wanted:

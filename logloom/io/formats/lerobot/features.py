@@ -202,7 +202,7 @@ def _check_available(block: Block, name: str) -> None:
 def _check_finite(block: Block, name: str, numbers: Array) -> None:
     has_nan = np.isnan(numbers).any(axis=1)
     kept = f"leave such rows out by `rows: {{where: isfinite({name})}}`"
-    converted = f"`logloom convert` takes `--where 'isfinite({name})'`"
+    converted = f"`logloom convert` accepts `--where 'isfinite({name})'`"
     next_one = "write `nan: unavailable` at the column, so that its next message counts"
     _check_rows(block, name, ~has_nan, "has NaN", f"{kept}, or {next_one}; {converted}")
     _check_rows(block, name, np.isfinite(numbers).all(axis=1), "is infinite", f"{kept}; {converted}")

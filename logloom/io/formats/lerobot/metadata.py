@@ -296,7 +296,7 @@ def video_places(episodes: Episodes, key: str, info: InfoJson, place: str) -> Vi
     chunks, files, starts = (episodes.columns.get(name, ()) for name in names)
     is_whole = len(chunks) == len(files) == len(starts) == len(episodes.lengths)
     if not is_whole or not info.video_path or not all(map(_is_number, [*chunks, *files])):
-        raise DatasetError(f"{place}: {EPISODES} doesn't tell where the videos of {key} are")
+        raise DatasetError(f"{place}: {EPISODES} doesn't show where the videos of {key} are")
     if not all(isinstance(start, float) and 0 <= start < _MAX_SECONDS for start in starts):
         raise DatasetError(f"{place}: {EPISODES}: videos of {key} begin at no time")
     pairs = list(zip(chunks, files, strict=True))

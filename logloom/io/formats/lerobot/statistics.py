@@ -99,7 +99,7 @@ class PixelStatistics:
             picture = picture.convert("RGB")
         if picture.mode not in _MODES:
             raise UsageError(
-                f"{place}: pixels of mode {picture.mode}, which LeRobot doesn't take; {_AS_IMAGE}"
+                f"{place}: pixels of mode {picture.mode}, which LeRobot doesn't accept; {_AS_IMAGE}"
             )
         shape = picture.height, picture.width, _MODES[picture.mode]
         if not any(self.shape):

@@ -216,7 +216,7 @@ class RunCopier:
     def _refused(self, place: str, why: str) -> UsageError:
         return UsageError(
             f"outputs: lerobot: {place}: {self._column}: this packet can't be copied as {self._video.codec}: "
-            f"{why}; copying wants a log in one partition, and `gop` as the log has it; or encode anew by "
+            f"{why}; copying requires a log in one partition, and `gop` as the log has it; or encode anew by "
             "`as: image`"
         )
 

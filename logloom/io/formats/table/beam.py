@@ -41,7 +41,7 @@ class ReadFromTable(ReadFrom):
         """
         if where is not None and not isinstance(where, str):
             if not isinstance(where, list | tuple):
-                raise UsageError("ReadFromTable: where= takes no expression of pyarrow; write it as a text")
+                raise UsageError("ReadFromTable: where= accepts no expression of pyarrow; write it as a text")
             where = all_of(where).text
         super().__init__(uri, FORMAT, columns, max_bytes, storage_options, where=where)
 

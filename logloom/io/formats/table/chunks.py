@@ -246,7 +246,9 @@ def _walking_decoder(layout: Layout, names: Mapping[str, str]) -> Decode:
                     else:
                         row[shown] = chunk[start : start + size].tobytes().decode("utf-8")
                 except (ValueError, OverflowError) as error:  # no UTF-8, or absurd lengths beside one of 0
-                    raise DatasetError(f"the chunk holds no {ctype} of lengths {lengths}: {error}") from error
+                    raise DatasetError(
+                        f"the chunk contains no {ctype} of lengths {lengths}: {error}"
+                    ) from error
             start += -(-size // 8) * 8
 
     return decode

@@ -281,7 +281,7 @@ def checked(table: Description) -> Description:
         if name not in table.bytes or name not in table.longest:
             raise ValueError(f"group {name} has no sizes")
     if missing := set(columns) - {c for members in table.groups.values() for c in members}:
-        raise ValueError(f"no group holds {', '.join(sorted(missing))}")
+        raise ValueError(f"no group contains {', '.join(sorted(missing))}")
     for log in table.logs:
         if not log.file.startswith("index/"):
             raise ValueError(f"log {log.log_id!r} has its index in {log.file!r}")

@@ -214,7 +214,7 @@ class TableFormat(AssembledFormat):
                     f"{folder}/{log.file}", table, list(table.index), storage_options=storage_options
                 )
                 if rows.rows != log.rows:
-                    yield f"{folder}/{log.file}: {rows.rows} rows, {d.FILE} says {log.rows}"
+                    yield f"{folder}/{log.file}: {rows.rows} rows, {d.FILE} has {log.rows}"
             except DatasetError as error:
                 yield str(error)
 

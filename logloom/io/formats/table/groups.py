@@ -59,8 +59,8 @@ def make_groups(
         groups[name] = tuple(default)
     if long := [name for name in groups if len(name) > LONGEST_NAME]:
         raise UsageError(
-            f"group {long[0][:40]}…: {len(long[0])} letters, where a file's name takes {LONGEST_NAME}; name "
-            "groups of long columns, such as groups={'short': ['" + long[0][:12] + "*']}"
+            f"group {long[0][:40]}…: {len(long[0])} letters, where a file's name has at most {LONGEST_NAME}; "
+            "name groups of long columns, such as groups={'short': ['" + long[0][:12] + "*']}"
         )
     return groups
 

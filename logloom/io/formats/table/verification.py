@@ -73,7 +73,7 @@ def _damage_of_log(
         yield str(error)
         return
     if stored.rows != log.rows:
-        yield f"{stored.uri}: {stored.rows} rows, table.json says {log.rows}"
+        yield f"{stored.uri}: {stored.rows} rows, table.json has {log.rows}"
     reader = RangeReader(storage_options, threads=1)
     for group in table.groups:
         yield from _damage_of_group(root, table, stored, group, reader)

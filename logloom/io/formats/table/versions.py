@@ -107,7 +107,7 @@ class VersionFiles:
         log = d.log_of_part(name.split("/")[1])
         found = self._blobs_of(log).get(name)
         if found is None:
-            raise DatasetError(f"{self.folder}: the index names {name!r}, which the manifest doesn't know")
+            raise DatasetError(f"{self.folder}: the index names {name!r}, which the manifest doesn't have")
         return found
 
     def prepare(self, log_id: str) -> None:

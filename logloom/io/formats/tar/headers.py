@@ -202,4 +202,4 @@ def check_size(size: int, what: str) -> None:
         UsageError: a tar header can't say this size.
     """
     if size > MAX_SIZE:
-        raise UsageError(f"{what}: {size} bytes, a tar member holds at most {MAX_SIZE}")
+        raise UsageError(f"{what}: {size} bytes, a tar member has at most {MAX_SIZE}")

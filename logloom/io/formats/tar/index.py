@@ -71,7 +71,7 @@ def _whole(entries: Iterator[Entry], source: File) -> Iterator[Entry]:
     for name, offset, size in entries:
         if offset + size > source.size:
             raise TarCutShort(
-                f"{source.name}: at byte {offset}: {name} should hold {size} bytes, the "
+                f"{source.name}: at byte {offset}: {name} should contain {size} bytes, the "
                 f"file ends after {source.size - offset}: it was cut short, copy it again"
             )
         yield name, offset, size

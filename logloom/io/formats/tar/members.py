@@ -127,7 +127,7 @@ def _is_file(name: str, kind: bytes) -> bool:
     """
     if kind not in (b"0", b"\0", b"7", b"5"):
         what = _KINDS.get(kind, f"of type {kind!r}")
-        raise ValueError(f"member {name!r} is {what}; datasets hold plain files only")
+        raise ValueError(f"member {name!r} is {what}; datasets contain plain files only")
     if not name or name[0] == "/" or "\0" in name or (".." in name and ".." in name.split("/")):
         raise ValueError(f"member {name!r} would be outside the dataset's folder")
     if len(name) > _MAX_NAME:

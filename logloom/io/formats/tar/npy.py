@@ -53,7 +53,7 @@ def read_npy(data: Array) -> Array:
         raise ValueError(f"not an .npy array ({error})") from error
     values = data[start + length :]
     if len(values) != nbytes:
-        raise ValueError(f"{len(values)} bytes of values, its npy header says {nbytes}")
+        raise ValueError(f"{len(values)} bytes of values, its npy header has {nbytes}")
     if not dtype.itemsize:
         return np.zeros(shape, dtype)
     array = values.view(dtype).reshape(shape, order=order)

@@ -202,7 +202,7 @@ def read_column(name: str, ctype: ColumnType, rows: Sequence[Mapping[str, Any]])
     more: list[Mapping[str, Any]] = [row.get(MORE, {}) for row in rows] if tells_more(ctype) else []
     said = {str(one["dtypes"].get(name, ctype.dtype.name)) for one in more if "dtypes" in one}
     if said - {ctype.dtype.name}:
-        raise ValueError(f"{name} is no {ctype}: it says {sorted(said)[0]:.80}")
+        raise ValueError(f"{name} is no {ctype}: it has {sorted(said)[0]:.80}")
     try:
         found = _from_json(values, ctype)
         if ctype.dtype.kind == "f":
@@ -237,7 +237,7 @@ def _from_json(values: list[Any], ctype: ColumnType) -> Values:
     fits = max(map(abs, plain), default=0.0) <= _LARGEST[size]
     numbers = np.array(plain if fits else [], ctype.dtype)
     if numbers.tolist() != plain:
-        raise ValueError(f"a number that f{size} can't hold")
+        raise ValueError(f"a number that f{size} can't store")
     for row in special:
         numbers[row] = values[row]
     return numbers

@@ -73,7 +73,7 @@ def rows_of(name: str, ctype: ColumnType, values: Values, start: int, stop: int)
         UsageError: the values are not what the schema says.
     """
     if values.dtype != ctype.dtype or isinstance(values, Ragged) != ctype.is_ragged:
-        raise UsageError(f"column {name}: its values are {values.dtype}, the schema says {ctype}")
+        raise UsageError(f"column {name}: its values are {values.dtype}, the schema has {ctype}")
     return [values[row] for row in range(start, stop)] if isinstance(values, Ragged) else values[start:stop]
 
 
@@ -152,7 +152,7 @@ def decode(name: str, ctype: ColumnType, data: Array, suffix: str) -> Array:
         raise ValueError(f"{name} should be an .npy member")
     value = read_npy(data)
     if value.dtype != ctype.dtype or not _fits(value.shape, ctype.shape):
-        raise ValueError(f"{name} is {value.dtype} {list(value.shape)}, the schema says {ctype}")
+        raise ValueError(f"{name} is {value.dtype} {list(value.shape)}, the schema has {ctype}")
     return value
 
 

@@ -119,7 +119,7 @@ def _own_meta(sample: Mapping[str, Any]) -> dict[str, Any] | None:
 def _class_number(data: bytes) -> int:
     number = int(data.decode("ascii"))
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{number} is more than int64 holds")
+        raise ValueError(f"{number} doesn't fit int64")
     return number
 
 
@@ -210,7 +210,7 @@ class ShardsSource(RowSource, RawRows):
     kind = "webdataset"
     has_stamps = False
     key_name = _KEY
-    unknown = "what tar shards hold, whose headers alone have checksums"
+    unknown = "what tar shards contain, whose headers alone have checksums"
 
     def __init__(
         self,

@@ -108,7 +108,7 @@ class ArrayReader:
         if ((starts < 0) | (stops < starts) | (stops > layout.shape[0])).any():
             raise DatasetError(
                 f"{self._store.uri_of(self._path)}: {layout.shape[0]} entries, "
-                f"{starts.min()} to {stops.max()} were wanted: damaged"
+                f"{starts.min()} to {stops.max()} were expected: damaged"
             )
         if layout.row_bytes:
             self._check_files(starts, stops)

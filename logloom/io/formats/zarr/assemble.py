@@ -230,7 +230,7 @@ def problems(
     reader = ZarrReader(folder, storage_options=storage_options)
     found = dict(zip(reader.stretches.log_ids, reader.stretches.counts.tolist(), strict=True))
     if found != {part.log_id: part.row + part.rows for part in assembly.parts_of(unit)}:
-        yield "holds other logs or numbers of rows than were written"
+        yield "contains other logs or numbers of rows than were written"
         return
 
     names = tuple(reader.schema.all)

@@ -176,7 +176,7 @@ def _attributes_of(array: Any, has_dimensions: bool) -> dict[str, Any]:
         try:
             fill = np.array(attributes["_FillValue"], dtype.newbyteorder("="))
         except (OverflowError, ValueError, TypeError) as error:
-            raise UnfitValuesError(f"a fill value that {dtype} can't hold ({error})") from error
+            raise UnfitValuesError(f"a fill value that {dtype} can't store ({error})") from error
         attributes["_FillValue"] = fill.view(signed)
     return attributes
 
@@ -318,7 +318,7 @@ def _times(counts: Array, factor: int, epoch: int) -> Array:
     # Where the date itself is out of range, xarray counts in float64 microseconds.
     exact = _MAX if _MIN <= epoch < _MAX else _EXACT if factor >= 1000 else 0
     if not _MIN < low * factor + epoch <= high * factor + epoch < _MAX or max(-low, high) > exact:
-        raise UnfitValuesError("a time that int64 ns can't hold")
+        raise UnfitValuesError("a time that int64 ns can't store")
     times = counts.astype(np.int64).view(np.uint64) * np.uint64(factor)  # on the way they may wrap around
     times = (times + np.uint64(epoch % 2**64)).view(np.int64)
     times[missing] = _MIN
@@ -331,7 +331,7 @@ def _float_times(counts: Array, factor: int, epoch: int) -> Array:
     low, high = (float(nanoseconds.min()), float(nanoseconds.max())) if nanoseconds.size else (0.0, 0.0)
     fits = _MIN < low + epoch <= high + epoch < _MAX and _MIN < low <= high < _MAX and _MIN <= epoch < _MAX
     if not fits:
-        raise UnfitValuesError("a time that int64 ns can't hold")
+        raise UnfitValuesError("a time that int64 ns can't store")
     times = nanoseconds.astype(np.int64) + np.int64(epoch)
     times[missing] = _MIN
     return times

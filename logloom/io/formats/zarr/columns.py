@@ -124,7 +124,7 @@ def array_values(array: LogArray, ctype: ColumnType, values: Values) -> Iterator
         UsageError: the values are not of the schema's type.
     """
     if values.dtype != ctype.dtype or isinstance(values, Ragged) != ctype.is_ragged:
-        raise UsageError(f"column {array.column}: its values are {values.dtype}, the schema says {ctype}")
+        raise UsageError(f"column {array.column}: its values are {values.dtype}, the schema has {ctype}")
     if array.part == "offsets":
         assert isinstance(values, Ragged)
         yield values.offsets[1:]
@@ -209,7 +209,7 @@ def check_shapes(shapes: Array, lengths: Array, place: str, rows: Array) -> None
         at = int(wrong.argmax())
         raise DatasetError(
             f"{place}: row {rows[at]} is {shapes[at].tolist()} long, "
-            f"by its offsets it holds {lengths[at]} values: damaged"
+            f"by its offsets it contains {lengths[at]} values: damaged"
         )
 
 

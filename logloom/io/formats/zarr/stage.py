@@ -175,7 +175,7 @@ class ZarrStageReader(StageReader):
         length = {"rows": rows, "bounds": rows + 1, "values": self.unit["values"].get(array.column, 0)}
         if not 0 <= start <= stop <= length[array.axis]:
             raise DatasetError(
-                f"{file.name}: {length[array.axis]} {array.axis}, {stop} were wanted: damaged; "
+                f"{file.name}: {length[array.axis]} {array.axis}, {stop} were expected: damaged; "
                 f"{repair_hint(file.name)}"
             )
         if array.axis != "bounds":

@@ -295,7 +295,7 @@ def _element(
     if inner.is_lists and not is_one:
         way = line_of(re.sub(r"\[[^\]]*\]$", "", _path_to(path, rest)) + f"[0].{_text(rest)}")
         raise UsageError(
-            f"field {path!r}: a column holds lists of lists, but no lists within these; take those of one "
+            f"field {path!r}: a column stores lists of lists, but no lists within these; take those of one "
             f"element: `{way}`"
         )
     return replace(inner, is_inside=True, fills=not is_one)

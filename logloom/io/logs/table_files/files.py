@@ -151,7 +151,7 @@ class _BaseTableFile:
         limit = min(self._options.max_chunk_bytes, allowance(self._file.size))
         if num_bytes > limit:
             raise LogReadError(
-                f"{self.uri}: {what} takes {num_bytes} bytes, more than max_chunk_bytes or the file's own "
+                f"{self.uri}: {what} requires {num_bytes} bytes, more than max_chunk_bytes or the file's own "
                 f"{self._file.size} bytes allow ({limit}); {way_out}"
             )
 

@@ -125,7 +125,7 @@ def _plain(column: pa.ChunkedArray) -> Times:
         column = column.cast(pa.int64())
     elif pa.types.is_floating(kind):
         raise UsageError(
-            f"its times are {kind}, which can't hold nanoseconds; write int64 nanoseconds or timestamps: "
+            f"its times are {kind}, which can't store nanoseconds; write int64 nanoseconds or timestamps: "
             'in pandas, df["timestamp_ns"] = (df["timestamp"] * 1e9).round().astype("int64")'
         )
     else:

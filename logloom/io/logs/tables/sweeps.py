@@ -29,7 +29,7 @@ from logloom.io.storage.filesystems import file_name_of, folder_of
 _SHOWN = 20
 ROWS = "rows"
 WAY_OUT = (
-    "Name the column that holds their times, tables: [{files: NAME.csv, time: {column: TIME}}], or leave "
+    "Name the column that contains their times, tables: [{files: NAME.csv, time: {column: TIME}}], or leave "
     'them out by a pattern: logs: [DRIVES, "!**/NAME.feather"]; if each is a sweep, declare the times in '
     'their names: time: {name: "lidar_{ns}"}.'
 )

@@ -187,7 +187,7 @@ class SeenColumn:
         if self.dtype is None and self.loosest is not None:
             return self.loosest
         if self.dtype is None:
-            raise UnfitValuesError("no row has a value, so nothing says its type")
+            raise UnfitValuesError("no row has a value, so its type is unknown")
         unit = "ns" if self.dtype.kind in "mM" else ""
         if self.kind == "lists":
             return ColumnType(_stored(self.dtype), (None, None, *self.high[2:]), self.kind, unit)
@@ -290,7 +290,7 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
         unit = "m8[ns]" if values.dtype.kind == "m" else "M8[ns]"
         cast = values.astype(unit)
         if (cast.astype(values.dtype) != values)[~np.isnat(values)].any():
-            raise UnfitValuesError("a time that int64 ns can't hold")
+            raise UnfitValuesError("a time that int64 ns can't store")
         return cast.astype("<i8")
     if _common(plain_dtype(values.dtype), dtype) != dtype:
         raise UnfitValuesError(f"{values.dtype} values, should be {dtype}")

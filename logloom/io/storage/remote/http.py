@@ -85,8 +85,8 @@ class HttpFiles(HTTPFileSystem):
             if found is None or int(found[1]) != first or (end is not None and len(data) > end - first):
                 told = answer.headers.get("Content-Range", "no Content-Range")
                 raise UnfitServerError(
-                    f"the server at {host_of(url)} sends another range than was asked for ({told} instead of "
-                    f"bytes {first}-{last}); {PARTS_WAY_OUT}"
+                    f"the server at {host_of(url)} sends another range than the requested one ({told} "
+                    f"instead of bytes {first}-{last}); {PARTS_WAY_OUT}"
                 )
             return data
 
@@ -105,8 +105,8 @@ class HttpFiles(HTTPFileSystem):
             else:
                 return bytes(data)
         raise UnfitServerError(
-            f"the server at {host_of(url)} ignores ranges (it sends the whole file where a part is asked "
-            f"for); {PARTS_WAY_OUT}"
+            f"the server at {host_of(url)} ignores ranges (it sends the whole file for a request of "
+            f"a part); {PARTS_WAY_OUT}"
         )
 
     def _raise_for(self, answer: Any, url: str) -> None:
@@ -130,9 +130,9 @@ class HttpFiles(HTTPFileSystem):
 def _encoded(url: str, answer: Any) -> UnfitServerError:
     how = answer.headers["Content-Encoding"]
     return UnfitServerError(
-        f"the server at {host_of(url)} compresses what it sends (Content-Encoding: {how}) although it was "
-        "asked not to, so that no part of the file can be asked for; switch that off for this file, or copy "
-        "it here first"
+        f"the server at {host_of(url)} compresses its answers (Content-Encoding: {how}) against the "
+        "request, so that no part of the file can be read; switch that off for this file, or copy it "
+        "here first"
     )
 
 

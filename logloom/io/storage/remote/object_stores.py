@@ -223,7 +223,7 @@ class RemoteFiles(AbstractFileSystem):
             size = self._size(path)
             wanted = (size if end is None else min(end, size)) - first
             if len(data) < wanted:
-                raise retries.ShortAnswerError(f"{len(data)} bytes at byte {first}, {wanted} were asked for")
+                raise retries.ShortAnswerError(f"{len(data)} bytes at byte {first}, {wanted} were requested")
         return data
 
     def _size(self, path: str) -> int:

@@ -45,7 +45,7 @@ def failure(uri: str, error: OSError, missing: Callable[[str], LogloomError] = D
 def cut_short(uri: str, offset: int, size: int, done: int) -> DatasetError:
     """Return the error for a file that ends after `done` of the `size` bytes requested at `offset`."""
     return DatasetError(
-        f"{uri}: cut short: bytes {offset} to {offset + size} are wanted, it ends at byte {offset + done}; "
+        f"{uri}: cut short: bytes {offset} to {offset + size} are needed, it ends at byte {offset + done}; "
         "it was truncated or written to since it was opened: copy or build it again"
     )
 

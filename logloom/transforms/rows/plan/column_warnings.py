@@ -102,7 +102,7 @@ def _misfit(column: ColumnPlan, turns: Sequence[TurnEvidence]) -> str:
     for unit, turn in (("rad", "2 pi"), ("deg", "360")):
         if wrapping[unit]:
             jumps = counted(max(one.jumps(unit).turned for one in wrapping[unit]), "time")
-            remedy = "`resample: angle`" if unit == "rad" else "`resample: nearest` (`angle` takes radians)"
+            remedy = "`resample: angle`" if unit == "rad" else "`resample: nearest` (`angle` accepts radians)"
             alone = "" if all(one.fits_radians for one in turns) or unit == "deg" else " in a separate column"
             return (
                 f"`resample: {policy}` mixes neighbouring values, but those of {topic} jump by a whole turn "
@@ -124,7 +124,7 @@ def _no_angle(
     hint = "" if wrapping["deg"] or is_within else ", or `nearest` if they wrap"
     beyond = counted(max(one.beyond for one in misfits), "value")
     return (
-        f"`resample: angle` takes directions in radians and changes {beyond} of {topic} beyond half a turn "
+        f"`resample: angle` accepts directions in radians and changes {beyond} of {topic} beyond half a turn "
         f"({low:.6g} to {high:.6g}: {why}); write {remedy}{alone}{hint}"
     )
 

@@ -79,8 +79,8 @@ def remedy_of(kinds: Iterable[ColumnType], column: TopicColumn) -> str:
     rounds = wide.kind == "f" and any(
         kind.dtype.kind in "iu" and kind.dtype.itemsize == 8 for kind in several
     )
-    holds = "holds both" if len(several) == 2 else "holds all of them"
-    note = f"which {holds}" if exact and not rounds else "which rounds integers beyond 2**53"
+    stores = "stores both" if len(several) == 2 else "stores all of them"
+    note = f"which {stores}" if exact and not rounds else "which rounds integers beyond 2**53"
     return f"add `dtype: {wide.name}`, {note}; or "
 
 
@@ -162,4 +162,4 @@ def ways_to_hold(name: str, column: object, ctype: ColumnType, output: str) -> s
         ways = ["`resample: previous`"] * is_number if is_gathered else list(_ways_to_numbers(column, ctype))
     others = [other for other in storing(name, ctype) if other != output]
     ways_on = f"; write {' or '.join(ways)} for {name}" if ways else ""
-    return f"{ways_on}; outputs that hold it as it is: {', '.join(others) or 'none'}"
+    return f"{ways_on}; outputs that store it as it is: {', '.join(others) or 'none'}"

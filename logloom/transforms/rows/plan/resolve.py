@@ -369,7 +369,7 @@ class _Resolving:
             same, different = kinds[chosen][0], ", ".join(others[:MAX_NAMED])
             remedy = remedy_of(dict.fromkeys(found for _, _, found in kinds), column).removesuffix("; or ")
             text = (
-                f"{name}: logs disagree about {column.topic}: the dataset takes {chosen[2]} (log {same}); "
+                f"{name}: logs disagree about {column.topic}: the dataset uses {chosen[2]} (log {same}); "
                 f"logs like {different} have another type{f'; to take them, {remedy}' if remedy else ''}"
             )
             self._notes.append(Notice(text, kind="types", column=name, topic=column.topic))
@@ -440,7 +440,7 @@ class _Resolving:
     def _check_there(self, path: Path, column: TopicColumn, topic: ResolvedTopic) -> None:
         """Report a mistake if logs lack a required topic."""
         if topic.absent and column.missing == "fail":
-            words = f"{topic.absent_words} no message of {column.topic}, and this column says missing: fail"
+            words = f"{topic.absent_words} no message of {column.topic}, and this column has missing: fail"
             raise MistakenError(Mistake((*path, "missing"), words))
 
     def _sampling(self, column: TopicColumn) -> Sampling:

@@ -189,7 +189,7 @@ def check_video(path: Path, column: TopicColumn) -> None:
         raise MistakenError(
             Mistake(
                 (*path, "field"),
-                f"as: {column.adapter} takes whole messages of compressed video; leave out `field`",
+                f"as: {column.adapter} accepts whole messages of compressed video; leave out `field`",
             )
         )
     if column.adapter == "image" and column.dtype not in (None, "uint8"):

@@ -76,7 +76,7 @@ def test_a_suffix_of_no_known_format_is_refused(name):
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
-        ([1], TypeError, "holds a dict, found <class 'list'>"),
+        ([1], TypeError, "contains a dict, found <class 'list'>"),
         ({"data_list": []}, ValueError, "lacks metainfo"),
         ({"metainfo": {}}, DatasetError, "lacks data_list"),
         ({}, AnnotationError, "lacks metainfo and data_list"),

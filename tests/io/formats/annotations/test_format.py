@@ -226,7 +226,7 @@ def test_any_options_are_refused_fit_or_do_not_fit(given_options):
             {"images": {"CAM": {"img_path": "objects"}}},
             r"images.CAM.img_path: column objects is .* no form as a",
         ),
-        ({"instances": {"from": "pose"}}, "instances.from: column pose is .* takes a list of structs"),
+        ({"instances": {"from": "pose"}}, "instances.from: column pose is .* accepts a list of structs"),
         ({"instances": {"from": "objcts"}}, "instances.from: no column 'objcts'; did you mean objects"),
         ({"instances": {"from": "objects", "bbox": ["x1", "z"]}}, "instances.bbox: objects has no field 'z'"),
         ({"instances": {"from": "objects", "bbox": ["x1", "class"]}}, "objects.class is no number"),
@@ -295,7 +295,7 @@ def test_a_changed_info_is_found_with_its_place(tmp_path):
     data["data_list"][6]["height"] = 7
     path.write_text(json.dumps(data))
     (problem,) = differences(str(folder), plan.unit)
-    assert "rows 4 to 9 of car/drive, p4 (4 to 9 of all): what is read back differs" in problem
+    assert "rows 4 to 9 of car/drive, p4 (4 to 9 of all): the data read back differs" in problem
     del data["data_list"][8]
     data["metainfo"]["classes"] = ["car"]
     path.write_text(json.dumps(data))

@@ -127,7 +127,7 @@ def test_structured_arrays_are_trees_of_fields_and_no_arrays():
         assert list(found) == ["x", "label", "pair"]
         assert found["label"].dtype == "<U5"
         assert found["pair"].reshape(-1).tolist() == [3, 4]
-    with pytest.raises(UsageError, match="can't hold object"):
+    with pytest.raises(UsageError, match="can't store object"):
         encoders["array"](np.array([None]))
 
 

@@ -127,7 +127,7 @@ def test_times_that_are_not_understood_are_refused_instead_of_misread(tmp_path):
         with pytest.raises(UsageError, match="column timestamp: it counts"):
             open_foreign(str(tmp_path / "x.zarr"))
     array.attrs.update(units="days since 2500-01-01", calendar="standard")
-    with pytest.raises(UsageError, match=r"column timestamp: .* int64 ns can't hold"):
+    with pytest.raises(UsageError, match=r"column timestamp: .* int64 ns can't store"):
         open_foreign(str(tmp_path / "x.zarr"))
 
 

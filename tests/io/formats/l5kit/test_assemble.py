@@ -227,7 +227,7 @@ def test_a_flipped_byte_is_placed_in_its_log_and_partition(built):
     rows[3]["ego_translation"][1] += 1e-9  # frame 10, of the second unit
     (folder / "frames" / "1").write_bytes(metadata.encode(rows))
     (problem,) = differences(str(folder), plan.unit)
-    assert "rows 9 to 21 of drive, 9 (9 to 21 of all): what is read back differs" in problem
+    assert "rows 9 to 21 of drive, 9 (9 to 21 of all): the data read back differs" in problem
 
 
 def test_a_missing_chunk_is_found_and_named(built):

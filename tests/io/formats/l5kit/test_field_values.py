@@ -155,7 +155,7 @@ def test_options_of_one_name_keep_their_json():
         ),
         (
             {"agents": {**NAMED, "label_probabilities": {**LABELS_FROM, "from": ["label", "id"]}}},
-            "agents.label_probabilities: map takes one field, not label and id",
+            "agents.label_probabilities: map accepts one field, not label and id",
         ),
         (
             {"translation": "ego.positoin"},
@@ -163,11 +163,11 @@ def test_options_of_one_name_keep_their_json():
         ),
         (
             {"rotation": ["at.x", "at.y"]},
-            "rotation: at.x is float32 and at.y is float32, it takes numbers of shape [3, 3] or [9] or [4]",
+            "rotation: at.x is float32 and at.y is float32, it accepts numbers of shape [3, 3] or [9] or [4]",
         ),
         (
             {"rotation": "ego.name"},
-            "rotation: ego.name is text, it takes numbers of shape [3, 3] or [9] or [4]",
+            "rotation: ego.name is text, it accepts numbers of shape [3, 3] or [9] or [4]",
         ),
     ],
 )

@@ -122,7 +122,7 @@ def test_all_mistakes_are_listed_at_once_with_the_nearest_names():
     problems = problems_of(options, schema_with(TRACK))
     assert problems == [
         "translation: no column 'positoin'; did you mean position?",
-        "rotation: column position is float64[3], it takes numbers of shape [3, 3] or [9] or [4]",
+        "rotation: column position is float64[3], it accepts numbers of shape [3, 3] or [9] or [4]",
         "agents.extent: objects.velocity is float64[2], it takes float32[3]",
         "agents.yaw: objects has no field 'phi'; there are position, size, yaw, velocity, track_id, class",
         "agents.label_probabilities: no label 'PERCEPTION_LABEL_CAT'; did you mean PERCEPTION_LABEL_CAR?",
@@ -133,7 +133,7 @@ def test_all_mistakes_are_listed_at_once_with_the_nearest_names():
 def test_a_column_that_is_no_list_of_structs_is_refused():
     schema = Schema({**POSE, "points": ColumnType(np.dtype("<f4"), (None, 3))})
     assert problems_of({"agents": "points"}, schema) == [
-        "agents: column points is float32[?, 3], it takes a list of structs (struct[?])"
+        "agents: column points is float32[?, 3], it accepts a list of structs (struct[?])"
     ]
     assert FORMAT.check(L5KitOptions(**BASE, agents="points"), schema)
     with pytest.raises(UsageError, match="list of structs"):

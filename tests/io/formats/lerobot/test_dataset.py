@@ -143,7 +143,7 @@ def test_logs_of_one_row_each_say_nothing_of_the_rate(tmp_path):
     [
         ("speed.available", False, "isn't available", r"`rows: {require: \[speed\]}`.*'available\(speed\)'"),
         ("speed", np.nan, "has NaN", r"`rows: {where: isfinite\(speed\)}`, or .*`nan: unavailable` at"),
-        ("speed", np.nan, "has NaN", r"`logloom convert` takes `--where 'isfinite\(speed\)'`"),
+        ("speed", np.nan, "has NaN", r"`logloom convert` accepts `--where 'isfinite\(speed\)'`"),
         ("speed", -np.inf, "is infinite", r"`rows: {where: isfinite\(speed\)}`; `logloom convert`"),
     ],
 )

@@ -171,7 +171,7 @@ def test_a_video_of_another_frame_is_told(tmp_path):
     path = f"videos/{FRONT}/chunk-000/file-000.mp4"
     (folder / path).write_bytes((other / path).read_bytes())
     (found,) = FORMAT.assembled_differences(str(folder), plan.unit, {})
-    assert "what is read back differs" in found
+    assert "the data read back differs" in found
 
 
 def test_cut_and_missing_videos_are_errors_that_name_them(tmp_path):

@@ -135,7 +135,7 @@ def test_a_partition_looks_at_its_own_share_of_a_referenced_table(tmp_path):
 def test_options_that_do_not_fit_are_problems_not_crashes():
     assert FORMAT.check(OPTIONS, SCHEMA) == []
     assert "no column matches 'radar'" in FORMAT.check(TableOptions(index=["radar"]), SCHEMA)[0]
-    assert "holds small values only" in FORMAT.check(TableOptions(index=["image"]), SCHEMA)[0]
+    assert "stores small values only" in FORMAT.check(TableOptions(index=["image"]), SCHEMA)[0]
     assert "there are lz4 and zstd" in FORMAT.check(TableOptions(compress="gzip"), SCHEMA)[0]
     assert FORMAT.check_log(OPTIONS, "../any", "x.bag") == []
     few = TableOptions(columns=["vector", "n.*"])

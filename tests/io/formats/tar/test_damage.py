@@ -226,7 +226,7 @@ def replaced(shard, tmp_path, old, new):
         (b'{"log_id"', b'["log_id"', "JSON"),
         (b'"c0.part": true', b'"c0.part": 1111', "c0.part is no bool"),
         (b"'fortran_order': False", b"'fortran_order': Fals_", "not an .npy array"),
-        (b"'shape': (3,)", b"'shape': (4,)", "its npy header says"),
+        (b"'shape': (3,)", b"'shape': (4,)", "its npy header has"),
         (b"'shape': (3,), ", b"'shape': (-3,),", "not an .npy array"),
     ],
 )

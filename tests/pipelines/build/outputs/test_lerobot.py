@@ -95,7 +95,7 @@ def test_a_clock_of_another_rate_than_fps_is_a_mistake_of_the_recipes_line(made,
     assert not (tmp_path / "root").exists()
     options = {"fps": 5, "features": {"action": "ego.speed"}}
     source = open_source(str(made[0]))
-    with pytest.raises(UsageError, match=r"lerobot can't hold these rows.*\n  fps: 5 is a frame each 200 ms"):
+    with pytest.raises(UsageError, match=r"lerobot can't store these rows.*\n  fps: 5 is a frame each"):
         plan_convert(source, str(tmp_path / "other"), "lerobot", options=options)
 
 

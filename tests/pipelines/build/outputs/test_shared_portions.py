@@ -354,7 +354,7 @@ def test_a_lost_entry_of_an_output_whose_portions_are_there_is_put_together_agai
 
 def test_what_the_parent_has_is_trusted_unless_all_is_to_be_read(archive):
     path, _ = flip(archive, "zarr")
-    with pytest.raises(ReadBackError, match=r"logloom repair .*@\d+` builds again what is damaged"):
+    with pytest.raises(ReadBackError, match=r"logloom repair .*@\d+` builds again damaged files"):
         archive.build(0, 1, 2, 4, settings=BuildSettings(verify="all"))
     archive.build(0, 1, 2, 4)
     _, manifest = open_root(Store.at(str(archive.root)), 6)

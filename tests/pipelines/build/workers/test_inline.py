@@ -32,7 +32,7 @@ def test_bytes_and_counters_are_those_of_beams_runner(drive, tmp_path):
 
 def test_beams_options_and_workers_exclude_each_other(drive, tmp_path):
     plan = plan_build(drive.recipe(), str(tmp_path / "root"))
-    with pytest.raises(UsageError, match="leave out --workers, or say --runner flink"):
+    with pytest.raises(UsageError, match="leave out --workers, or use --runner flink"):
         build(plan, runner=RunnerOptions("direct", workers=2, settings=BEAMS))
 
 

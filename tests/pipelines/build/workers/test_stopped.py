@@ -22,7 +22,7 @@ from tests.runners.breaking import RECIPE, SLOWLY, BuildCommand, plan_at
 
 pytestmark = pytest.mark.faults
 
-STOPPED_SAYS = "logloom: stopped; a build keeps what is finished: build again to go on"
+STOPPED_SAYS = "logloom: stopped; a build keeps finished units: build again to go on"
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_a_worker_that_was_ended_by_hand_is_not_said_to_lack_memory(slow, tmp_pa
     assert code == 1
     assert said.splitlines() == [
         "logloom: a worker process ended before its work did: it was ended by SIGTERM",
-        "Build again: what is finished is kept",
+        "Build again: finished units are kept",
     ]
 
 

@@ -52,7 +52,7 @@ def warnings_of(path, columns, rows=1000, max_bytes=1 << 20):
     return [text for _, text in turn_warnings(plan, turns_of(tallies))]
 
 
-CHANGES = "`resample: angle` takes directions in radians and changes"
+CHANGES = "`resample: angle` accepts directions in radians and changes"
 MIXES = "mixes neighbouring values, but those of /car jump by a whole turn"
 
 

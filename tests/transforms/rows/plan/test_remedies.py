@@ -24,7 +24,7 @@ OPTIONS = {
     "lerobot": {"features": {"observation.state": ["c"]}, "task": "drive", "fps": 10},
     "l5kit": {"translation": "c", "rotation": "c"},
 }
-HELD = "; outputs that hold it as it is: "
+HELD = "; outputs that store it as it is: "
 
 
 def recipe_of(keys: Keys, path, output: str = "tar") -> Recipe:

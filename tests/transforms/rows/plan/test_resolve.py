@@ -158,7 +158,8 @@ def test_logs_that_disagree_about_a_selected_field_are_both_named(log, tmp_path)
     made = recipe("a: {topic: /can, field: speed}\nb: {topic: /can, field: gear}")
     assert mistakes(made, drive=log, other=other) == [
         "recipe.yaml:5: columns.a.field: logs disagree about its type: "
-        f"float64 in log drive but float32 in log other; add `dtype: float64`, which holds both; or {WAYS_ON}"
+        "float64 in log drive but float32 in log other; add `dtype: float64`, which stores both; or "
+        f"{WAYS_ON}"
     ]
     # The remedy works.
     plan, _ = resolve(
@@ -194,7 +195,7 @@ def test_where_a_log_may_disagree_the_version_before_decides_then_most_logs_then
     assert found == wide  # of two types, once each, that of the first log by name
     assert note == (
         "a: logs disagree about /can: the dataset takes float64 (log b); logs like a, c have another type; "
-        "to take them, add `dtype: float64`, which holds both"
+        "to take them, add `dtype: float64`, which stores both"
     )
     assert unfit["b"] == {}
     assert unfit["c"] == {"a": "its type is float32 in this log, and float64 in the dataset"}
@@ -209,9 +210,9 @@ def test_where_a_log_may_disagree_the_version_before_decides_then_most_logs_then
 @pytest.mark.parametrize(
     ("types", "remedy"),
     [
-        (("int8", "uint8"), "add `dtype: int16`, which holds both; or "),
-        (("float32[]", "float64[]"), "add `dtype: float64`, which holds both; or "),
-        (("int32", "float32", "int8"), "add `dtype: float64`, which holds all of them; or "),
+        (("int8", "uint8"), "add `dtype: int16`, which stores both; or "),
+        (("float32[]", "float64[]"), "add `dtype: float64`, which stores both; or "),
+        (("int32", "float32", "int8"), "add `dtype: float64`, which stores all of them; or "),
         (("int64", "uint64"), "add `dtype: float64`, which rounds integers beyond 2**53; or "),
         (("int64", "float32"), "add `dtype: float64`, which rounds integers beyond 2**53; or "),
         (("int32", "string"), ""),

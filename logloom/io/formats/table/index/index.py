@@ -151,7 +151,7 @@ class _Columns:
         log = self._table.logs[number]
         if len(part) != stop - start:
             raise DatasetError(
-                f"{self._root}/{log.file}: {len(part)} rows, {d.FILE} says {stop - start}; build the table "
+                f"{self._root}/{log.file}: {len(part)} rows, {d.FILE} has {stop - start}; build the table "
                 "again"
             )
         for name, array in self._arrays.items():

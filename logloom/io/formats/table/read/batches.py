@@ -131,7 +131,7 @@ class _RaggedChunks:
             row = int(wrong.argmax())
             failed(
                 int(self._rows[row]),
-                DatasetError(f"the chunk says lengths {heads[row].tolist()}, it holds {self._sizes[row]}"),
+                DatasetError(f"the chunk has lengths {heads[row].tolist()}, it contains {self._sizes[row]}"),
             )
         lengths = np.zeros((self._count, heads.shape[1]), np.int64)
         lengths[self._rows] = heads
@@ -218,7 +218,7 @@ class _Walked:
                 try:
                     values[row] = value.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    cursor.failed(row, f"the chunk holds no text: {error}")
+                    cursor.failed(row, f"the chunk contains no text: {error}")
         if len(values) == self._count:
             return values
         column = [missing_value(shown, ctype)] * self._count
@@ -270,7 +270,7 @@ class _ChunkCursor:
             self._too_short(row, name, tuple(stored[row].tolist()), int(counts[row]) * width)
         if (axes > 1 or not width) and (stored >= _ABSURD).any():  # beside a length of 0, or of no bytes
             row = int(stored.max(axis=1).argmax())
-            self.failed(row, f"the chunk holds no {ctype} of lengths {tuple(stored[row].tolist())}")
+            self.failed(row, f"the chunk contains no {ctype} of lengths {tuple(stored[row].tolist())}")
         return stored.view(np.int64), counts.astype(np.int64) * width
 
     def leave(self, sizes: Ints) -> None:

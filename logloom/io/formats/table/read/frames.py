@@ -160,8 +160,8 @@ def open_frame(
     count = num_slots(frame.columns)
     if count == 0:
         raise UsageError(
-            "the frame has no service columns (__0.log, __0.row, …), so nothing says where its rows "
-            "are stored; keep them when selecting columns"
+            "the frame has no service columns (__0.log, __0.row, …), so the place of its rows "
+            "is unknown; keep them when selecting columns"
         )
     slots = [_open_slot(frame, slot, reader, storage_options) for slot in range(count)]
     return OpenFrame(
@@ -202,7 +202,7 @@ def _open_slot(
 def _series(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     if f"{name}_x" in frame.columns:
         raise UsageError(
-            f"the frame holds {name}_x instead of {name}: join tables by tt.merge, not by pandas'"
+            f"the frame contains {name}_x instead of {name}: join tables by tt.merge, not by pandas'"
         )
     if name not in frame.columns:
         raise UsageError(

@@ -232,7 +232,7 @@ def _shaped(data: Any, ctype: ColumnType, value: _Value) -> Any:
     try:
         return np.ndarray(value.lengths + ctype.tail, ctype.dtype, data)
     except (ValueError, OverflowError) as error:  # absurd lengths beside one of 0
-        raise DatasetError(f"the chunk holds no {ctype} of lengths {value.lengths}: {error}") from error
+        raise DatasetError(f"the chunk contains no {ctype} of lengths {value.lengths}: {error}") from error
 
 
 def _text(data: bytes, ctype: ColumnType) -> bytes | str:
@@ -241,7 +241,7 @@ def _text(data: bytes, ctype: ColumnType) -> bytes | str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DatasetError(f"the chunk holds no text: {error}") from error
+        raise DatasetError(f"the chunk contains no text: {error}") from error
 
 
 def _target(
@@ -258,7 +258,7 @@ def _target(
     try:
         lengths = np.array([value.lengths for value in values], np.int64)
     except OverflowError as error:
-        raise DatasetError(f"the chunk holds no {ctype} of such lengths: {error}") from error
+        raise DatasetError(f"the chunk contains no {ctype} of such lengths: {error}") from error
     stops = np.cumsum([value.size for value in values]).tolist()
     array = ragged_array(shown, ctype, stops[-1] // max(1, row_bytes(ctype)), out)
     data = bytes_of(array)

@@ -179,7 +179,7 @@ class Windows:
         exists = stored[step.base][1] >= 0
         if "log_id" not in step.right_on and len(self._slots[step.slot].logs) > 1:
             raise UsageError(
-                f"windows: merged on {', '.join(step.on)}, which doesn't tell the log among the "
+                f"windows: merged on {', '.join(step.on)}, which doesn't show the log among the "
                 f"{len(self._slots[step.slot].logs)} of table {step.slot + 1}, so neighbours that the frame "
                 "lacks can't be found; merge on log_id too"
             )
@@ -205,7 +205,7 @@ class Windows:
         if (found[exists] == _REPEATED).any():
             raise UsageError(
                 f"windows: several rows of {log.uri} share their {', '.join(step.on)}, so neighbours that "
-                "the frame lacks can't be found; merge on columns that tell them apart"
+                "the frame lacks can't be found; merge on columns that distinguish them"
             )
         return np.where(exists, found, -1)
 

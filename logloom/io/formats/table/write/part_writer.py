@@ -108,9 +108,9 @@ def index_problem(ctype: ColumnType) -> str:
     if ctype.kind == "string":
         return ""
     if ctype.is_ragged or ctype.dtype.kind not in "iufb" or ctype.dtype.itemsize > 8:
-        return f"{ctype} is not one or a few numbers, nor text; the index holds small values only"
+        return f"{ctype} is not one or a few numbers, nor text; the index stores small values only"
     if row_bytes(ctype) > _MAX_INDEX_VALUES * ctype.dtype.itemsize:
-        return f"{ctype} is more than {_MAX_INDEX_VALUES} numbers; the index holds small values only"
+        return f"{ctype} is more than {_MAX_INDEX_VALUES} numbers; the index stores small values only"
     return ""
 
 

@@ -209,7 +209,8 @@ def _infer_type(name: str, values: Sequence[Any]) -> ColumnType:
     common = next(iter(dtypes)) if len(dtypes) == 1 else np.result_type(*dtypes)
     if common.kind == "f" and all(dtype.kind in "iu" for dtype in dtypes):
         raise UsageError(
-            f"column {name}: no integer type holds all of {', '.join(sorted(map(str, dtypes)))}; pass types="
+            f"column {name}: no integer type can store all of {', '.join(sorted(map(str, dtypes)))}; "
+            "pass types="
         )
     if common.kind not in "biufcV" or common.hasobject:
         raise UsageError(f"column {name}: values of type {common} can't be stored; use numbers, bytes or str")

@@ -138,7 +138,7 @@ def test_frames_without_service_columns_are_refused(tables):
         tt.merge(left, right[["log_id", "timestamp"]], on=ON)
     with pytest.raises(UsageError, match="the left side is no frame of read_index but dict"):
         tt.merge({"log_id": []}, right, on=ON)
-    with pytest.raises(UsageError, match=r"holds __0\.log_x instead of __0\.log: join tables by tt\.merge"):
+    with pytest.raises(UsageError, match=r"contains __0\.log_x instead of __0\.log: join tables by tt"):
         tt.row_loader(left.merge(right, on=ON))
     with pytest.raises(UsageError, match=r"a loader reads rows of a frame, .*; this is '/tables/sensors'"):
         tt.row_loader("/tables/sensors")

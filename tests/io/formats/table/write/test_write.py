@@ -319,10 +319,13 @@ def test_values_that_are_missing_are_told_by_available_and_age(tmp_path):
         ([{"x": np.zeros(2)}, {"x": np.zeros((2, 2))}], "axes in one column"),
         ([{"Camera": 1}], "column 'Camera': names are parts"),
         ([{"x.age": 1}], "reserved"),
-        ([{"x": 2**63 + 1}, {"x": -1}], "column x: no integer type holds all of int64, uint64"),
+        ([{"x": 2**63 + 1}, {"x": -1}], "column x: no integer type can store all of int64, uint64"),
         ([{"x": [1]}, {"x": [[1, 2], [3]]}], r"column x: value 1, \[\[1, 2\], \[3\]\], is no array"),
         ([{"__3.x": 7}], "column __3.x: names of this form"),
-        ([{"a" * 300: "text"}], "300 letters, where a file's name takes 150; name groups of long columns"),
+        (
+            [{"a" * 300: "text"}],
+            "300 letters, where a file's name has at most 150; name groups",
+        ),
     ],
 )
 def test_rows_that_fit_no_type_are_refused(tmp_path, rows, words):
@@ -358,8 +361,8 @@ def test_integers_that_would_overflow_are_refused(tmp_path):
     ("options", "words"),
     [
         ({"index": "radar"}, "no column matches 'radar'"),
-        ({"index": "lidar.points"}, "holds small values only"),
-        ({"index": "camera.front"}, "holds small values only"),
+        ({"index": "lidar.points"}, "stores small values only"),
+        ({"index": "camera.front"}, "stores small values only"),
         ({"compress": "gzip"}, "there are lz4 and zstd"),
         ({"compress": {"nothing": "lz4"}}, "no group 'nothing'"),
     ],
