@@ -41,7 +41,7 @@ def record_batch(batch: Batch, schema: Any | None, place: str) -> Any:
         place: where they come from, for messages.
 
     Raises:
-        UsageError: Arrow can't hold a column's values; names it.
+        UsageError: Arrow can't store a column's values; names it.
     """
     arrays: dict[str, Any] = {}
     for name, column in batch.items():
@@ -55,7 +55,7 @@ def record_batch(batch: Batch, schema: Any | None, place: str) -> Any:
 
 def _unfit(place: str, name: str, error: Exception) -> UsageError:
     return UsageError(
-        f"{place}: Arrow can't hold the values of {name} ({str(error)[:200]}); leave it out by "
+        f"{place}: Arrow can't store the values of {name} ({str(error)[:200]}); leave it out by "
         "columns=[…], or turn it into plain values in a function given to map"
     )
 
@@ -91,7 +91,7 @@ def batches_of(dataset: Dataset[Any], rows: int | None) -> Iterator[Any]:
     Without rows there is one batch, so that types are known; none of what functions would have made.
 
     Raises:
-        UsageError: Arrow can't hold a column's values, or they differ in type from batch to batch.
+        UsageError: Arrow can't store a column's values, or they differ in type from batch to batch.
     """
     if rows is None and _is_stored(dataset):
         yield from _stored_batches(dataset)
@@ -125,7 +125,7 @@ def _stored_batches(dataset: Dataset[Any]) -> Iterator[Any]:
     """Record batches that share the memory of the source's blocks; small ones are joined.
 
     Raises:
-        UsageError: Arrow can't hold a column's values; names it.
+        UsageError: Arrow can't store a column's values; names it.
     """
     rows, source = dataset.stored_rows, dataset.source
     assert isinstance(rows, range)

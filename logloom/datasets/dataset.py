@@ -548,7 +548,7 @@ class Dataset(DatasetView, Generic[Sample]):
             rows: of a batch; by default as many as take some 64 MiB.
 
         Raises:
-            UsageError: Arrow can't hold the values of a column; names it.
+            UsageError: Arrow can't store the values of a column; names it.
         """
         if rows is not None and operator.index(rows) < 1:
             raise UsageError(f"to_batches: rows={rows}; a batch has at least one")

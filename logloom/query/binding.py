@@ -257,13 +257,13 @@ class Binder:
         return replace(node, name=name, steps=tuple(steps), available=available), ctype
 
     def _numbers(self, word: str, node: ColumnName) -> ColumnName:
-        column, ctype = self._part(node, f"{word}(…) takes an index of a vector")
+        column, ctype = self._part(node, f"{word}(…) accepts an index of a vector")
         if ctype.kind not in ("array", "lists") or not [*numbers_in(np.empty(0, ctype.dtype))]:
             refuse(self._text, node.at, f"{word}(…) is for numbers, this is {ctype}")
         return column
 
     def _length(self, node: ColumnName, at: int) -> Length:
-        column, ctype = self._part(node, "len(…) takes an index of a vector")
+        column, ctype = self._part(node, "len(…) accepts an index of a vector")
         is_text = ctype.kind == "string" or ctype.dtype.kind == "U"
         if not (ctype.shape or is_text):
             refuse(self._text, node.at, f"len(…) is for texts, bytes, lists and vectors, this is {ctype}")

@@ -55,7 +55,7 @@ def output_problems(form: Format, options: BaseModel, schema: Schema) -> list[st
         return problems
     others = ", ".join(storing("x", ColumnType(np.dtype("<f8"), (None, None), "lists")))
     return [
-        f"{line}; outputs that hold it as it is: {others}" if LISTS in line else line for line in problems
+        f"{line}; outputs that store it as it is: {others}" if LISTS in line else line for line in problems
     ]
 
 

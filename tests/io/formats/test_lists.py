@@ -161,7 +161,7 @@ def test_an_output_that_holds_no_lists_of_lists_names_those_that_do(output):
     options = form.Options.model_validate(given)
     schema = Schema({"x": ColumnType("<f8", (None, None), "lists")})
     (line, *_) = [line for line in output_problems(form, options, schema) if "[?][?]" in line]
-    assert line.endswith(f"; outputs that hold it as it is: {', '.join(OUTPUTS)}")
+    assert line.endswith(f"; outputs that store it as it is: {', '.join(OUTPUTS)}")
 
 
 @pytest.mark.parametrize("output", present("tar", "zarr"))
