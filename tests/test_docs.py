@@ -18,7 +18,7 @@ from logloom.recipe import yaml as recipe_yaml
 from tests.pages import PAGES, REPOSITORY, blocks, names_of, run_page
 
 DOCS = REPOSITORY / "docs"
-LANGUAGES = {"sh", "python", "yaml", "toml", "json", "text"}
+LANGUAGES = {"sh", "python", "yaml", "toml", "json", "csv", "text"}
 # What pages print, as patterns: values that a reader should see.
 PRINTED = {
     "README.md": [r"\(320, 240\)"],

@@ -4,14 +4,13 @@
 """
 
 import ast
-import doctest
 import html
 import re
-import textwrap
 import urllib.parse
 
 import pytest
 
+from tests import pages
 from tests.absent import present
 from tests.conftest import REPOSITORY
 
@@ -35,11 +34,9 @@ def explained():
 
 
 def names_imported_by(page):
-    """What programs in a page import of logloom."""
-    for block in re.findall(r"^ *```python\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.M | re.S):
-        program = textwrap.dedent(block)
-        examples = doctest.DocTestParser().get_examples(program)
-        for node in ast.walk(ast.parse("".join(one.source for one in examples) or program)):
+    """List the names that programs in a page import of logloom."""
+    for block in (block for block in pages.blocks(page) if block.language == "python"):
+        for node in ast.walk(ast.parse(block.text)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "logloom":
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
             elif isinstance(node, ast.Import):
@@ -87,8 +84,7 @@ def test_every_public_name_is_explained(module):
 
 
 def test_names_that_programs_in_the_pages_import_are_explained():
-    pages = [*(REPOSITORY / "docs").rglob("*.md"), REPOSITORY / "README.md"]
-    imported = {name: page.name for page in pages for name in names_imported_by(page)}
+    imported = {name: page for page in pages.PAGES for name in names_imported_by(page)}
     assert "logloom.blocks.Block" in imported
     known = explained()
     missing = {name: page for name, page in imported.items() if name not in known and present(name)}
