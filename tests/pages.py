@@ -145,7 +145,7 @@ class PageRun:
         imported, bound, used = names_of(block)
         here = {path.stem for path in self.folder.iterdir()}
         lacking = {name for name in imported - here if not importlib.util.find_spec(name)}
-        if lacking or used & self.unbound:
+        if lacking or (used - bound) & self.unbound:
             self.lacking |= lacking
             self.unbound |= bound
             return
