@@ -1,9 +1,10 @@
-"""docs/extend.md, done as it says: its package is installed, and its logs are read."""
+"""The package of examples/extension, which docs/extend.md explains: installed, and reading its logs."""
 
 import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -32,6 +33,7 @@ from tests.pages import REPOSITORY, blocks
 
 pytestmark = pytest.mark.pages
 
+PACKAGE = REPOSITORY / "examples/extension"
 START = 1_700_000_000_000_000_000
 TOPIC, XYZ = "/acceleration", FieldSpec(("xyz",))
 RECORD = np.dtype([("log_time", "<i8"), ("stamp", "<i8"), ("xyz", "<f4", 3)])
@@ -39,13 +41,9 @@ RECORD = np.dtype([("log_time", "<i8"), ("stamp", "<i8"), ("xyz", "<f4", 3)])
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """The folder into which the page's package is installed."""
+    """The folder into which the package is installed."""
     site = tmp_path / "site"
-    for block in blocks("docs/extend.md"):
-        if block.is_file:
-            path = site / block.title
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block.text)
+    shutil.copytree(PACKAGE, site, ignore=shutil.ignore_patterns("__pycache__"))
     install(site, tomllib.loads((site / "pyproject.toml").read_text())["project"])
     monkeypatch.syspath_prepend(str(site))
     caches = (parts.plugins, opening.kind_named, format_named)
@@ -78,6 +76,12 @@ def write(path, count, seed=0):
     records["xyz"] = np.random.default_rng(seed).normal(size=(count, 3))
     path.write_bytes(b"TELEM\0\0\1" + records.tobytes())
     return records
+
+
+def test_the_page_shows_files_of_the_package():
+    shown = {block.title: block.text for block in blocks("docs/extend.md") if block.is_file}
+    assert {"pyproject.toml", "acme/telemetry.py", "tests/test_contracts.py"} <= shown.keys()
+    assert shown == {name: (PACKAGE / name).read_text() for name in shown}
 
 
 def test_the_kind_and_the_decoder_of_the_page_read_what_was_recorded(site, tmp_path):
