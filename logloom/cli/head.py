@@ -9,6 +9,7 @@ import typer
 
 from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given
+from logloom.errors import UsageError
 
 if TYPE_CHECKING:
     from logloom.datasets.dataset import Dataset
@@ -43,12 +44,15 @@ def head(
     storage_option: terminal.StorageOption = None,
 ) -> None:
     """Show rows of a dataset; with --why, where their values come from."""
-    from logloom.io.catalog.manifest import split_root
+    from logloom.io.catalog.manifest import of_other_kind, split_root
+    from logloom.io.storage.store import Store
     from logloom.pipelines.head.head import head as run
 
     place, version = split_root(root)
     options = terminal.parse_storage_options(storage_option)
     if _is_plain(root, place, options):
+        if problem := of_other_kind(Store.at(root, options)):
+            raise UsageError(f"{root}: {problem}")
         refuse_given({"--why": why or None}, f"{root} is no root of logloom and names no logs")
         shown = _plain_rows(root, output, skip, rows, columns, options, where, log)
     else:
@@ -129,7 +133,6 @@ def _numbers(root: str, rows: Dataset, start: int, count: int) -> list[int]:
     Raises:
         UsageError: there is no row `start` among them.
     """
-    from logloom.errors import UsageError
     from logloom.text import counted
 
     if 0 < start >= len(rows):
@@ -157,7 +160,6 @@ def _chosen(
     rows = open(root, output=output, columns=columns, where=where, storage_options=options)
     if not logs:
         return rows
-    from logloom.errors import UsageError
     from logloom.query.where import all_of
     from logloom.text import near_to
 

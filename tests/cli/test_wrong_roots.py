@@ -80,23 +80,23 @@ def test_what_is_no_root_is_named_with_a_way_out(tmp_path, root, command):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-# By verb, the arguments with a place for the one that is wrong.
+# By verb, its arguments; PLACE is the wrong one.
 OF_LOGS = {
     "plan": ["PLACE", "--to", "out"],
     "build": ["PLACE", "--to", "out"],
     "info": ["PLACE"],
-    "info --tree": ["PLACE"],
+    "info --tree": ["PLACE", "--tree"],
     "doctor": ["PLACE"],
 }
 OF_DATASETS = {
-    **{name: ["PLACE", *more] for name, more in COMMANDS.items()},
+    **{name: ["PLACE", *name.split()[1:], *more] for name, more in COMMANDS.items()},
     "status": ["PLACE"],
-    "status --wait": ["PLACE"],
+    "status --wait": ["PLACE", "--wait"],
     "convert": ["PLACE", "out", "--format", "tar"],
     "head": ["PLACE"],
     "find": ["PLACE", "x > 1"],
     "view": ["PLACE"],
-    "label export": ["PLACE", "--column", "camera", "--to", "out"],
+    "label export": ["export", "PLACE", "--column", "camera", "--to", "out"],
     "report": ["PLACE", "--out", "out.html"],
     "show": ["PLACE", "--save", "out.rrd"],
 }
@@ -126,7 +126,7 @@ def test_each_verb_refuses_each_wrong_place_as_wrong_usage(tmp_path, root, monke
                 continue
             words = [str(tmp_path / place) if word == "PLACE" else word for word in arguments]
             with case(command, place):
-                assert f"{tmp_path / place}: {problem}" in refused(*command.split(), *words)
+                assert f"{tmp_path / place}: {problem}" in refused(command.partition(" ")[0], *words)
     for verb in ("info", "doctor"):
         assert "drive.yaml: is a recipe, no log; " in refused(verb, tmp_path / "drive.yaml")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["drive.yaml", "logs", "root"]
