@@ -231,3 +231,55 @@ def test_lists_that_run_together_are_found():
     assert [len(list(lists_run_together(text))) for text in ends] == [1, 1, 1, 1]
     whole = ["* one\n* two\n  * three", "so:\n\n* one", "1. one\n2. two", "* a\n  b\n* c", "`a; * b`"]
     assert [list(lists_run_together(text)) for text in whole] == [[]] * 5
+
+
+# In prose programs, files and values report, contain, accept and return; they don't say, hold, take or give.
+OWN_WORDS = re.compile(
+    r"""\b(?:
+    says|tells|lies|stands|holds|gives|takes|knows|said|told|stood|held|gave|took
+    | (?:to|can|can't|cannot|may|must|will|would|should|doesn't|don't|didn't|not|that|which|they|it)
+      \ (?:say|tell|lie|stand|hold|give|take)
+    | (?:doesn't|don't|can't|not|that|which|they)\ know
+    | what\ (?:is|was|are|were)
+    | likewise|whoever|of\ before
+    )\b""",
+    re.VERBOSE,
+)
+# Work may take time.
+OF_TIME = re.compile(
+    r"\b(?:takes?|took)(?: about| some| up to| at most| almost| less than)* "
+    r"(?:\d|an? |two|three|ten|seconds|minutes|hours|days|longer|as long|too long|no time|time|effect)\b"
+)
+
+
+def prose_of(text):
+    """The sentences of a page, in one line: without code, comments and targets of links."""
+    text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"<!--.*?-->|\]\([^)]*\)", "", CODE.sub("code", text), flags=re.DOTALL)
+    return OF_TIME.sub("", " ".join(text.split()))
+
+
+def words_around(text):
+    return [text[max(0, found.start() - 40) : found.end() + 40] for found in OWN_WORDS.finditer(text)]
+
+
+USER_PAGES = [page.relative_to(REPOSITORY).as_posix() for page in (REPOSITORY / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(USER_PAGES)])
+def test_pages_are_in_plain_english(page):
+    assert words_around(prose_of(text_of(page))) == []
+
+
+def test_words_that_no_page_uses_are_found_in_prose_alone():
+    for text in ("It says so.", "as logs hold them: they\nhold", "what is in it", "a file that\nlies there"):
+        assert words_around(prose_of(text)), text
+    for text in ("It takes 3 minutes.", "`it says`", "```text\nit says\n```", "[x](what is)", "take two"):
+        assert not words_around(prose_of(text)), text
+
+
+def test_all_pages_together_have_at_most_50_000_words():
+    """Bars of tables, bullets and signs alone are no words."""
+    counts = {page: len(re.findall(r"\S*\w\S*", text_of(page))) for page in USER_PAGES}
+    longest = sorted(counts.items(), key=lambda one: -one[1])[:20]
+    assert sum(counts.values()) <= 50_000, longest
