@@ -29,6 +29,7 @@ compared with a time is a date; what a dotted name means depends on the columns 
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -141,7 +142,9 @@ class _WhereParser:
         return tree.Join("and", (compared, member), at) if operators else member
 
     def _calculation(self, signs: Literal["+-", "*/"]) -> tree.Node:
-        inner = (lambda: self._calculation("*/")) if signs == "+-" else self._signed
+        inner: Callable[[], tree.Node] = self._signed
+        if signs == "+-":
+            inner = functools.partial(self._calculation, "*/")
         at, operands, found = self.at, [inner()], list[str]()
         while self.kind == "sign" and self.word in signs:
             found.append(self._next())

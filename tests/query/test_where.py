@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import logloom.io.formats.table as tt
 from logloom.blocks import Lists, Ragged
 from logloom.errors import UsageError
+from logloom.query.binding import time_of
 from logloom.query.where import Categories, parse
 from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType
 from tests.tier import examples
@@ -38,6 +39,7 @@ COLUMNS = {
     "image": Ragged.from_bytes([b"", b"x", b"y", b""]),
     "image.available": np.array([False, True, True, False]),
     "image.age": np.array([-(2**63), 5, 6, -(2**63)]),
+    "pose": np.zeros(4, TYPES["pose"].dtype),
 }
 
 
@@ -105,6 +107,29 @@ def passing(text):
         ("isfinite(n) and isfinite(moving)", [0, 1, 2, 3]),
         ("not isfinite(ego.position)", []),
         ("isfinite(ego.position[2])", [0, 1, 2, 3]),
+        ("ego.position.2 >= 5", [1, 2, 3]),
+        ("pose.at.y == 0", [0, 1, 2, 3]),
+        ("n + 1 == 9007199254740994", [2]),
+        ("u * 2 > 18446744073709551615", [2, 3]),
+        ("u - n > 9223372036854775807", [3]),
+        ("-n > 0 or +n == 7", [0, 3]),
+        ("abs(n - 3) <= 4", [0, 1, 3]),
+        ("2 + 3 * 4 == 14 and (2 + 3) * 4 == 20 and 7 - 2 - 1 == 4", [0, 1, 2, 3]),
+        ("8 / 2 / 2 == 2 and -2 * -3 == 6 and 1 - -1 == 2", [0, 1, 2, 3]),
+        ("n / 0 > 1", [2, 3]),
+        ("n / 0 != 1", [0, 2, 3]),  # 0 / 0 is NaN
+        ("small * 2 in (1, 2)", [1, 2]),
+        ("len(gear) == 1", [0, 1, 2]),
+        ("len(image) == 1", [1, 2]),
+        ("len(ego.position) == 3", [0, 1, 2, 3]),
+        ("image.age < 6ns", [1]),
+        ("image.age in (6ns, 0.005us)", [1, 2]),
+        ("image.age < 6", [0, 1, 3]),  # as stored
+        ("not image.age < 6ns", [0, 2, 3]),
+        ("timestamp < '1970-01-01T00:00:00.000000025Z'", [0, 1]),
+        ("timestamp - '1970-01-01' >= 30ns", [2, 3]),
+        ("'1970-01-01' + 30ns <= timestamp < '2026-01-01'", [2, 3]),
+        ("timestamp not in ('1970-01-01', '2026-01-31 12:00')", [0, 1, 2, 3]),
     ],
 )
 def test_a_filter_lets_pass(text, rows):
@@ -213,6 +238,31 @@ def test_a_filter_lets_pass(text, rows):
 def test_a_wrong_filter_is_refused_with_its_place(text, message):
     with pytest.raises(UsageError, match=message):
         parse(text).bound(TYPES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1969-12-31", "1970-01-01 00:00", "2026-01-31T08:30:00", "2026-01-31T08:30:00.123456789"),
+        *("1677-01-01", "2024-02-29T23:59:59.5", "0001-01-01"),
+    ],
+)
+def test_times_are_those_of_numpy(text):
+    seconds, _, fraction = text.partition(".")
+    wanted = int(np.datetime64(seconds.replace(" ", "T"), "s").astype(int)) * 10**9
+    wanted += int(fraction.ljust(9, "0")) if fraction else 0
+    assert time_of(text) == wanted
+    if ":" in text:
+        assert time_of(f"{text}Z") == wanted
+        assert time_of(f"{text}+01:30") == time_of(f"{text}+0130") == wanted - 5400 * 10**9
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2026", "2026-1-1", "2026-02-30", "2026-01-01T24:00", "2026-01-01Z", "2026-01-01T08:30 UTC"]
+)
+def test_other_texts_are_no_times(text):
+    with pytest.raises(ValueError, match=r"date|day|hour"):
+        time_of(text)
 
 
 def test_a_filter_names_the_columns_it_looks_at():

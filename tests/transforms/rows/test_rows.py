@@ -446,8 +446,8 @@ def test_dropped_ticks_are_counted_by_the_first_reason(max_bytes):
         ("camera.age < 30ns", lambda c: c["camera.available"] & (c["camera.age"] < 30)),
         ("abs(speed - 12) * 2 <= 6", lambda c: np.abs(c["speed"] - 12) * 2 <= 6),
         (
-            "len(camera) > 3 and timestamp >= '1970-01-01'",
-            lambda c: c["camera.available"] & (c["camera"].lengths > 3),
+            "len(camera) * 2 == 2000 and timestamp >= '1970-01-01T00:00:01'",
+            lambda c: (c["camera"].shapes[:, 0] == 1000) & (c["timestamp"] >= 10**9),
         ),
     ],
 )
