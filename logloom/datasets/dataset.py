@@ -126,7 +126,8 @@ class Dataset(DatasetView, Generic[Sample]):
         if kept := [name for name in given if name in STAMP_KEYS and source.has_stamps]:
             raise UsageError(f"drop: all rows have {kept[0]}; a function given to map can leave it out")
         gone = names_of(given, source.schema, self.columns, source.place, source.left_out)
-        return cast("Any", self._with(columns=tuple(name for name in self.columns if name not in gone)))
+        left = tuple(name for name in self.columns if name not in gone)
+        return cast("Dataset[Any]", self._with(columns=left))
 
     def rename(self, columns: Mapping[str, str]) -> Dataset[dict[str, Any]]:
         """The same rows with other names of columns, and of their ages; views of it use the new names.
@@ -347,12 +348,6 @@ class Dataset(DatasetView, Generic[Sample]):
         normalize = Normalize(summary(known, schema), schema, model.place)
         return cast("Dataset[Any]", self).map(normalize)
 
-    @overload
-    def stats(self, columns: str) -> dict[str, Any]: ...
-
-    @overload
-    def stats(self, columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]: ...
-
     def stats(self, columns: str | Sequence[str] | None = None) -> dict[str, Any]:
         """Statistics of columns over the rows of this view, as `map` and `normalized` made them.
 
@@ -415,10 +410,10 @@ class Dataset(DatasetView, Generic[Sample]):
         return (self._samples([number])[0] for number in range(len(self)))
 
     @overload
-    def __getitem__(self, number: SupportsIndex) -> Sample: ...
+    def __getitem__(self, number: slice | list[int] | list[bool] | range | Array) -> Self: ...
 
     @overload
-    def __getitem__(self, number: slice | list[int] | list[bool] | range | Array) -> Self: ...
+    def __getitem__(self, number: SupportsIndex) -> Sample: ...
 
     def __getitem__(self, number: Any) -> Sample | Self:
         """A sample; a view for a slice, a list or (n,) array of numbers, or (len(self),) bool.

@@ -70,8 +70,8 @@ def _stats_names(dataset: Dataset[Any], columns: str | Sequence[str] | None) -> 
             name for name, one in schema.columns.items() if one.kind == "array" and one.dtype.hasobject
         }
         left = dataset[0] if dataset.is_mapped and len(dataset) else dataset.columns
-        names = (name for name in dataset.columns if name in left and name not in objects)
-        return tuple(name for name in names if not name.endswith(".available"))
+        shown = [name for name in dataset.columns if name in left and name not in objects]
+        return tuple(name for name in shown if not name.endswith(".available"))
     names = names_of(columns, schema, None, source.place, source.left_out)
     flags = [name for name in names if name.endswith(".available")]
     if flags or (isinstance(columns, str) and len(names) > 1):

@@ -81,7 +81,7 @@ def split(
     """
     if rows.is_mapped or rows.window_steps:
         raise UsageError("split: the dataset has windows or was mapped; split first, then window or map")
-    listed = {
+    listed: dict[str, Any] = {
         name: part for name, part in shares.items() if not isinstance(part, numbers.Number | str | np.generic)
     }
     if listed and by != "log_id":

@@ -95,7 +95,7 @@ def is_many(key: object) -> bool:
     """Return whether `rows[key]` means several rows: a list of numbers or bools, or an array of one axis."""
     if isinstance(key, list | range):
         return not (len(key) and isinstance(key[0], str))
-    return hasattr(key, "__array__") and getattr(key, "ndim", 1) == 1 and not hasattr(key, "categories")
+    return hasattr(key, "__array__") and getattr(key, "ndim", 1) == 1
 
 
 def instead_of(key: object, schema: Schema, length: int, place: str) -> str:

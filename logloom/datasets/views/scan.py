@@ -133,7 +133,7 @@ def order_by(dataset: Dataset[Any], columns: Sequence[str], descending: bool) ->
         values, missing = column_values(dataset, name, "sort_by")
         codes = np.unique(values, return_inverse=True)[1].reshape(-1)
         keys.append(np.where(missing, len(values), -codes if descending else codes))
-    return np.lexsort(keys[::-1])
+    return np.lexsort(keys[::-1]) if keys else np.arange(len(dataset))
 
 
 def _truth(value: Any, number: int) -> bool:

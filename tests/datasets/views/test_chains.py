@@ -184,6 +184,7 @@ def test_views_of_windows_and_of_mapped_rows_keep_their_form(rows):
     assert list(mapped.drop("neg")[0]) == ["word"]
     assert set(mapped.stats()) == {"word"}
     assert rows.sort_by(["word", "n"], descending=True)[0]["n"] == 3
+    assert rows.sort_by([]).positions.tolist() == rows.positions.tolist()
     assert list(rows.select("timestamp")[0]) == [*KEYS]
     assert rows.select(["x", "timestamp"]).columns == ("x",)
 
