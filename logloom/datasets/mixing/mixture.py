@@ -150,7 +150,7 @@ class Mixture:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[position] for position in range(len(self)))
 
-    @overload
+    @overload  # type: ignore[overload-overlap] # arrays have __index__, too
     def __getitem__(self, position: slice | list[int] | list[bool] | range | Array) -> Self: ...
 
     @overload

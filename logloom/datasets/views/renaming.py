@@ -77,7 +77,7 @@ def renamed_windows(
 
 
 class RenamedSource(RowSource):
-    """The rows of a source under other names; a column whose name another one takes is not among them."""
+    """The rows of a source under other names; without columns whose name another one has now."""
 
     def __init__(self, source: RowSource, names: Mapping[str, str]):
         """
@@ -133,7 +133,8 @@ class RenamedSource(RowSource):
     def small(self) -> Mapping[str, Array]:
         stored, known = self._source.small, self._source.schema.all
         own = {name: stored[old] for name, old in self._stored.items() if old in stored}
-        return {**{name: array for name, array in stored.items() if name not in known}, **own}
+        others = (name for name in stored if name not in known and name not in self._stored)
+        return {**{name: stored[name] for name in others}, **own}
 
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         stored = {self._stored.get(name, name): array for name, array in (out or {}).items()}
