@@ -28,7 +28,7 @@ from benchmarks.report import Report
 
 GROUP_ROWS = 20_000
 BATCH = 256
-EPOCHS = ("groups", "all rows", "in order")
+EPOCHS = ("logloom, groups", "logloom, all rows", "pyarrow, in order")
 FILE = "data-00000-of-00001.arrow"
 STATE = {
     "_data_files": [{"filename": FILE}],
@@ -94,7 +94,7 @@ def opened(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
 
 def epoch(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
     """Opens the rows; gives what reads each of them once."""
-    if who == "in order":
+    if who == "pyarrow, in order":
         import pyarrow.dataset
 
         dataset = pyarrow.dataset.dataset(str(folder))
@@ -102,7 +102,7 @@ def epoch(who: str, folder: pathlib.Path) -> Callable[[Any], object]:
     import logloom
 
     rows = logloom.open(str(folder))
-    options = {"batch": BATCH, "workers": 0, "shuffle": "groups" if who == "groups" else True}
+    options = {"batch": BATCH, "workers": 0, "shuffle": "groups" if who == "logloom, groups" else True}
     loader = logloom.Loader(rows, **options)  # type: ignore[arg-type]
     next(loader)
     return lambda _: [len(next(loader)["x"]) for _ in range(len(rows) // BATCH)]
