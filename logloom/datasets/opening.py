@@ -129,8 +129,8 @@ def open(
         uri: a root that `logloom build` writes, or a folder in the view of a version; or a table, a zarr or
             L5Kit dataset, a folder of bags (granular) or of such folders, a folder of tar shards (.tar, .tgz,
             .tar.gz, .tar.zst, …), one shard, or many in braces (train-{000..099}.tar); Parquet files, Arrow
-            files or folders of Hugging Face's `save_to_disk`; a Lance table; or a plain folder of a format that another package brings; or a folder with one of
-            these for each split. Anything fsspec opens.
+            files or folders of Hugging Face's `save_to_disk`; a Lance table; or a plain folder of a format
+            that another package brings; or a folder with one of these for each split. Anything fsspec opens.
         version: of a root: its number, a tag, or "latest" (the default); ROOT@VERSION says the same.
         output: of a version: the format to read; by default the one with the quickest rows, the first of
             table, zarr, bags, tar, parquet, lance, any of other packages, l5kit, lerobot.
