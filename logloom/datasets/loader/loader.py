@@ -170,7 +170,8 @@ class Loader:
             self._num_workers = min(self._num_workers, self.shuffle_groups * len(self._groups))
         pool = self.shuffle_groups
         if self._mixture is None:
-            self._order: Order | MixedOrder = Order(self.length, bool(shuffle), *self._groups, pool=pool)
+            grouping = self._groups[0] if self._groups else None
+            self._order: Order | MixedOrder = Order(self.length, bool(shuffle), grouping, pool)
         else:
             self._order = self._mixture.order(bool(shuffle), self._groups, pool)
         self.consumed = self._requested = self._next_job = 0

@@ -62,8 +62,8 @@ def rows_seen(
         if not len(rows):
             raise UsageError(f"{rows.place}: no rows")
         parts = {"": rows}
-        own = groups_of(rows) if shuffle == "groups" else None
-        numbers = Order(len(rows), bool(shuffle), own, shuffle_groups).rows(positions, seed)
+        grouping = groups_of(rows) if shuffle == "groups" else None
+        numbers = Order(len(rows), bool(shuffle), grouping, shuffle_groups).rows(positions, seed)
     seen: list[dict[str, Any]] = [{} for _ in steps]
     bounds = np.cumsum([0, *map(len, parts.values())], dtype=np.int64)
     names = list(parts)
