@@ -81,6 +81,8 @@ PURE = present(
         "logloom.transforms.rows.ticks",
         "logloom.transforms.suggest.json_properties",
         "logloom.transforms.suggest.samples",
+        "logloom.query.arithmetic",
+        "logloom.query.binding",
         "logloom.query.bounds",
         "logloom.query.where",
         "logloom.windows",

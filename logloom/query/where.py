@@ -12,6 +12,7 @@ Floating point numbers are compared as float64, texts by their UTF-8 bytes. A co
 
 from __future__ import annotations
 
+import datetime
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -193,7 +194,8 @@ def all_of(terms: Sequence[tuple[str, str, Any]]) -> Filter:
     """Make a filter of tuples that must all hold, with the text that says the same.
 
     Args:
-        terms: (column, operator, constant); constants of `in` and `not in` are lists.
+        terms: (column, operator, constant); constants of `in` and `not in` are lists. Dates and times of
+            Python and numpy are UTC if they have no zone.
 
     Raises:
         UsageError: an operator or a constant that filters don't have; no tuples.
@@ -205,19 +207,27 @@ def all_of(terms: Sequence[tuple[str, str, Any]]) -> Filter:
         text += f"{' and ' if text else ''}`{column}` {sign} "
         left = ColumnName(column, (), len(text) - len(sign) - len(column) - 4)
         if sign not in ("in", "not in"):
+            value = _dated(value)
             nodes.append(Comparison((left, _constant(column, sign, value, len(text))), (sign,), left.at))
         elif isinstance(value, str) or not isinstance(value, Iterable):
             raise UsageError(
                 f"where: {column} {sign} {value!r}; give a list, such as {column} {sign} [{value!r}]"
             )
         else:
-            value = list(value)
+            value = [_dated(item) for item in value]
             items = tuple(_constant(column, sign, item, len(text)) for item in value)
             nodes.append(Membership(left, items, sign == "not in", left.at))
         text += repr(value)
     if not nodes:
         raise UsageError("where: an empty list; leave it out to read every row")
     return Filter(text, Join("and", tuple(nodes), 0))
+
+
+def _dated(value: Any) -> Any:
+    """Return a date or time as a text, and other constants as they are."""
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    return str(value) if isinstance(value, np.datetime64) else value
 
 
 def _constant(column: str, sign: str, value: Any, at: int) -> Constant:

@@ -1,3 +1,4 @@
+import datetime
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ import logloom.io.formats.table as tt
 from logloom.blocks import Lists, Ragged
 from logloom.errors import UsageError
 from logloom.query.binding import time_of
-from logloom.query.where import Categories, parse
+from logloom.query.where import Categories, all_of, parse
 from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType
 from tests.tier import examples
 
@@ -263,6 +264,27 @@ def test_times_are_those_of_numpy(text):
 def test_other_texts_are_no_times(text):
     with pytest.raises(ValueError, match=r"date|day|hour"):
         time_of(text)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        datetime.date(2026, 1, 31),
+        datetime.datetime(2026, 1, 31, 12, 30, 0, 5),
+        datetime.datetime(2026, 1, 31, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
+        np.datetime64("2026-01-31T00:00:00.123456789"),
+        np.datetime64("2026-01-31"),
+    ],
+)
+def test_tuples_of_a_filter_take_times(time):
+    found = all_of([("timestamp", "==", time), ("timestamp", "in", [time])])
+    assert parse(found.text).bound(TYPES).columns == ("timestamp",)
+    if isinstance(time, datetime.datetime) and time.tzinfo is None:
+        time = time.replace(tzinfo=datetime.UTC)
+    zoned = isinstance(time, datetime.datetime)
+    wanted = round(time.timestamp() * 10**6) * 1000 if zoned else int(np.datetime64(time, "ns").astype(int))
+    columns = {"timestamp": np.array([wanted, wanted + 1])}
+    assert found.bound(TYPES).mask(columns, 2).tolist() == [True, False]
 
 
 def test_a_filter_names_the_columns_it_looks_at():
