@@ -125,6 +125,7 @@ _LOADER = {
 _FILTERS = {
     "= ===": "==",
     "<>": "!=",
+    ".": "a dotted name, as in corners.1.x",
     "& && AND": "and",
     "| || OR": "or",
     "! ~ NOT": "not",

@@ -228,6 +228,7 @@ def test_a_filter_lets_pass(text, rows):
         ("n between 1 and 2", "no operator 'between'; here it is a chain, as in 1 <= column <= 2"),
         ("gear LIKE 'a%'", "no operator 'LIKE'; here it is == or in; for parts of texts `rows.filter`"),
         ("n <> 1", "unexpected '<>'; here it is !="),
+        ("ego[1].x > 1", "character 7 .*unexpected '.'; here it is a dotted name, as in corners.1.x"),
         ("n % 2 == 0", r"unexpected '%'; here it is \+, -, \* or /"),
         ("n ** 2 > 1", r"unexpected '\*\*'"),
         ("n > 1 AND n < 2", "no operator 'AND'; here it is and"),
