@@ -118,7 +118,7 @@ def describe(error: Any, notation: Notation) -> str:
     if kind == "missing":
         return "is missing"
     if kind in UNKNOWN_FIELD:
-        return "is no field that this logloom knows"
+        return "is no field of this version of logloom"
     if kind in ("value_error", "assertion_error"):
         return str(error["ctx"]["error"])
     if kind in ("too_short", "too_long"):

@@ -332,6 +332,26 @@ OUR_OWN_WORDS = re.compile(
 )
 
 
+# Messages and help are read by users; docstrings may still "take" arguments.
+NOT_IN_MESSAGES = re.compile(r"\b(holds|says|knows|wants|takes|gives)\b")
+
+
+def messages_of(tree):
+    """Literals with several words that aren't docstrings, each with its line."""
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            if " " in node.value.strip():
+                yield node.lineno, node.value
+
+
+def test_messages_and_help_let_programs_report_and_contain():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for line, text in messages_of(tree_of(path)):
+            found = NOT_IN_MESSAGES.search(text)
+            assert not found, f"{path.relative_to(PACKAGE)}:{line}: {found and found[0]!r} in {text!r}"
+
+
 def test_docstrings_and_messages_are_plain_english():
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(tree_of(path)):

@@ -250,7 +250,7 @@ def _whole_dataset(
         if split not in parts:
             raise DatasetError(
                 f"{store.uri}: version {manifest.version} names no {output} of split {split!r}: its manifest "
-                "is damaged; `logloom verify` says how"
+                "is damaged; `logloom verify` shows how"
             )
         if purged is not None and parts[split].folder in purged.folders:
             logs = manifest.logs.columns("log_id", "split", "part").to_pydict().values()

@@ -20,7 +20,7 @@ columns:
   ego.rotation: {topic: /odom, field: pose.pose.orientation, resample: slerp, as: rotation_matrix}
   ego.speed:
     {topic: /odom, field: twist.twist.linear.x, resample: mean, window: [-500ms, 0ms], unit: m s-1}
-  # All that the IMU said since the row before: some ten measurements of six numbers.
+  # All measurements of the IMU since the row before: some ten measurements of six numbers.
   imu:
     {topic: /imu, field: [angular_velocity, linear_acceleration], resample: window, window: [-100ms, 0ms]}
   # The picture closest in time, as the camera compressed it; none if it is further off than 50 ms.
@@ -75,7 +75,7 @@ columns:
   calibration.front: {calibration: {camera: /cam/front/camera_info, frame: base_link}}
   calibration.left: {calibration: {camera: /cam/left/camera_info, frame: base_link}}
   calibration.right: {calibration: {camera: /cam/right/camera_info, frame: base_link}}
-  # Points as if all had been measured at the tick; the pose takes them from there onto the map.
+  # Points as if all had been measured at the tick; the pose moves them from there onto the map.
   lidar.left.points:
     topic: /lidar/left
     as: "points[x,y,z,intensity]"

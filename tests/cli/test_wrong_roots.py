@@ -143,7 +143,7 @@ def test_each_verb_refuses_each_wrong_place_as_wrong_usage(tmp_path, root, monke
         (["rollback", "ROOT@1", "2"], "ROOT@1 and 2: two versions; give one"),
         (["rollback", "ROOT", "7"], "no version '7'; there are 1, 2, gold"),
         (["tag", "ROOT", "7"], "can't be a tag: it names a version already"),
-        (["tag", "ROOT", "gold"], "'gold' names version 1; --move takes it from there"),
+        (["tag", "ROOT", "gold"], "'gold' names version 1; use --move to move it"),
         (["tag", "ROOT", "silver", "--delete"], "no version has the tag 'silver'; there is only gold"),
         (
             ["drop", "ROOT", "tram"],

@@ -277,7 +277,7 @@ class AgentDataset(EgoDataset):
         if self.agents_indices.size and self.agents_indices[-1] >= held:
             row = int(self.agents_indices[-1])
             raise UsageError(
-                f"agents_mask takes agent {row}, but the frames of the scenes hold {held} agents only"
+                f"agents_mask selects agent {row}, but the frames of the scenes have {held} agents only"
             )
 
     def __len__(self) -> int:

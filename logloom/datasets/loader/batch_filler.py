@@ -355,7 +355,7 @@ class Filler:
         try:
             columns = self._get_columns(job.indices, out=out)  # type: ignore[misc]
             if odd := sorted(columns.keys() ^ self._work.spec.keys()):
-                both = ["what get_many gives" if key in columns else "rows" for key in odd]
+                both = ["the result of get_many" if key in columns else "rows" for key in odd]
                 pairs = zip(odd, both, strict=True)
                 return "; ".join(f"{key!r} is only in {where}" for key, where in pairs), {}
             for key, (dtype, shape) in self._work.spec.items():

@@ -537,7 +537,9 @@ def _flat(pins: Any, kind: str) -> dict[str, Any]:
             own = {key: source[key] for key in ("version", "rows", "share")} | {_DIGEST: source["digest"]}
             found |= {f"{key} of {source['name']}": value for key, value in {"place": number, **own}.items()}
     except (KeyError, TypeError) as error:
-        raise UsageError(f"{pins!r} is no state of {_KINDS[kind]}; `save` of its loader gives one") from error
+        raise UsageError(
+            f"{pins!r} is no state of {_KINDS[kind]}; `save` of its loader returns one"
+        ) from error
     return found
 
 

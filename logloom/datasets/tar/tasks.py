@@ -182,7 +182,7 @@ def _received(
             kind, value = pickle.loads(pipe.recv_bytes())  # nosec B301 # by our child
         except (EOFError, ConnectionError) as error:
             if _still_alive([worker]):
-                raise TaskError(f"{name_of()} gives nothing any more, but doesn't end") from error
+                raise TaskError(f"{name_of()} returns nothing any more, but doesn't end") from error
             hint = ": was it killed for want of memory?" if worker.exitcode == -9 else ""
             raise TaskError(f"{name_of()} died with exit code {worker.exitcode}{hint}") from error
         if kind == "item":

@@ -110,7 +110,7 @@ def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
         )
     if isinstance(key, Sequence | np.ndarray):
         names = len(key) > 0 and all(isinstance(name, str) for name in key)
-        call = "select([…]) chooses columns" if names else "[[…]] and rows.take([…]) give several rows"
+        call = "select([…]) chooses columns" if names else "[[…]] and rows.take([…]) return several rows"
         return f"rows[…]: rows are reached by a number, a slice, a list or a mask; rows{'.' * names}{call}"
     return f"rows[{key!r:.80}]: rows are reached by number, from 0 to {length - 1}, by a slice, list or mask"
 

@@ -78,7 +78,7 @@ def taken(positions: Rows, which: Any) -> Rows:
         count = operator.index(which)
         if count < 0:
             raise UsageError(
-                f"take({count}): how many rows can't be negative; take([{count}]) takes that row"
+                f"take({count}): how many rows can't be negative; take([{count}]) returns that row"
             )
         return positions[:count]
     return at(positions, checked(which, len(positions)))

@@ -232,7 +232,7 @@ def write_intervals(store: Store, number: int, name: str, found: Intervals, *, r
 
 def name_taken(store: Store, file: str) -> UsageError:
     return UsageError(
-        f"{store.uri_of(file)}: other intervals are saved under this name; --replace takes their place"
+        f"{store.uri_of(file)}: other intervals are saved under this name; --replace overwrites them"
     )
 
 

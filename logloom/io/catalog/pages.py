@@ -343,7 +343,7 @@ def rows_of(
     if disorder := _disorder(table):
         raise DatasetError(f"{place}: {disorder}; {_WAY_OUT}")
     if described(table, page.digest, len(data)) != page:
-        raise DatasetError(f"{place}: contains other logs or sums than the manifest says; {_WAY_OUT}")
+        raise DatasetError(f"{place}: contains other logs or sums than the manifest; {_WAY_OUT}")
     return table
 
 

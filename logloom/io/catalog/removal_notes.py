@@ -127,7 +127,7 @@ class Removals:
                     place = self._store.uri_of(note)
                     raise StorageError(
                         f"{self._store.uri_of(name)}: is being removed by `logloom gc` or `purge`, see "
-                        f"{place} says. Build again once that is done; if it was killed, run it again, or "
+                        f"{place}. Build again once that is done; if it was killed, run it again, or "
                         "remove that file"
                     )
                 time.sleep(1.0)

@@ -229,7 +229,7 @@ def check_whole(store: Store, logs: LogRecords, log_ids: Collection[str]) -> Non
         if whole not in log_ids and any(one.log_id == log_id for one in passes_of(logs, whole)):
             raise UsageError(
                 f"{store.uri}: {log_id!r} is a pass of log {whole!r}, whose clock was set back; name "
-                f"{whole!r}, which takes all its passes along"
+                f"{whole!r}, which includes all its passes"
             )
 
 

@@ -193,7 +193,7 @@ def _keep(
         if was is None or replace(was, unit=now.unit, description=now.description) != now:
             names = some_of((one.log_id for one in lost), _SHOWN)
             raise UsageError(
-                f"{name}: labels vanished ({names}) whose values differ from what this recipe takes, so they "
+                f"{name}: labels vanished ({names}) whose values differ from those of this recipe, so they "
                 "can't be kept; restore the files, undo the change, or set `vanished: drop`"
             )
         for one in lost:

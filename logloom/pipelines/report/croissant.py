@@ -111,7 +111,7 @@ def _pages(store: Store, manifest: Manifest, base: str) -> Iterator[dict[str, An
             "@type": "cr:FileObject",
             "@id": f"logs-{number}.parquet",
             "name": f"logs-{number}.parquet",
-            "description": f"What the version says of its logs, part {number + 1}.",
+            "description": f"The version's records of its logs, part {number + 1}.",
             "contentUrl": f"{base}/{page_file(page)}",
             "contentSize": f"{len(data)} B",
             "encodingFormat": "application/x-parquet",

@@ -37,7 +37,7 @@ MAX_SPLITS = 8  # of which statistics are shown one by one
 MAX_ANCESTORS = 10
 MAX_COUNTED = 2000  # logs whose statistics are read, some milliseconds each, unless all are asked for
 MAX_READ = 512 << 20  # bytes of rows that are read to tell the statistics of splits of single rows
-_TOO_LARGE = f"it takes reading rows of more than {MAX_READ >> 20} MiB (logloom report --every-log does)"
+_TOO_LARGE = f"it requires reading rows of more than {MAX_READ >> 20} MiB (logloom report --every-log does)"
 _CHANGED_LOGS = 20  # that are named, of each kind
 
 

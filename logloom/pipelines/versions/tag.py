@@ -42,9 +42,7 @@ def tag(
     def change(tags: Mapping[str, int]) -> dict[str, int]:
         for name in names:
             if not move and tags.get(name, number) != number:
-                raise UsageError(
-                    f"{store.uri}: {name!r} names version {tags[name]}; --move takes it from there"
-                )
+                raise UsageError(f"{store.uri}: {name!r} names version {tags[name]}; use --move to move it")
         before.clear()
         before.update((name, tags[name]) for name in names if name in tags)
         return {**tags, **dict.fromkeys(names, number)}

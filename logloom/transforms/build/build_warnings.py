@@ -70,7 +70,7 @@ def log_warnings(
         yield BuildWarning(
             f"{uri}: {number:,} partitions for {messages:,} messages: its log times are {days:,.1f} days "
             "apart, so some are probably wrong; each costs a worker some milliseconds and a unit. "
-            "`logloom doctor` says more; a larger partition.rows makes fewer",
+            "`logloom doctor` shows more; a larger partition.rows makes fewer",
             kind="times",
         )
 

@@ -156,7 +156,7 @@ class _ConvertedRows:
         if different:
             raise ReadBackError(
                 f"{place}: column {', '.join(different)} reads otherwise than it was written; "
-                "`logloom verify` says where"
+                "`logloom verify` shows where"
             )
         return dict(part.tally) if self._filter is None else self._filtered_tally(rows)
 

@@ -169,7 +169,7 @@ def entry_problems(store: Store, entry: Entry) -> Iterator[str]:
         compared = [field.name for field in fields(Entry) if field.name != "statistics"]
         other = [name for name in compared if getattr(same, name) != getattr(expected, name)]
         if other:
-            yield f"{place}: says another {', '.join(other)} than the manifest"
+            yield f"{place}: has another {', '.join(other)} than the manifest"
 
 
 def portion_entries(entry: Entry) -> list[Entry]:

@@ -228,7 +228,7 @@ def without_value(topic: str, number: int, messages: int, with_nan: int = 0) -> 
     words = f"{number:,} of {counted(messages, 'message')} of {topic} have no value for it"
     if with_nan:
         words += f" ({with_nan:,} have NaN, and the recipe has `nan: unavailable`)"
-    return Cause("lacking", words, "correct what it takes from a message, or leave the column out")
+    return Cause("lacking", words, "correct the column's `field`, or leave the column out")
 
 
 def pose_lost(pose: TransformPlan, lacking: Mapping[str, int]) -> Cause:
@@ -282,7 +282,7 @@ def _of_topic(log: Log, log_id: str, plan: RowPlan, column: ColumnPlan) -> Cause
     first, last = _extent(summary, clock_of(plan)[0])
     if info.num_recorded == 1:
         words = f"{topic} has one message in {human_duration(last - first)}"
-        remedy = "write resample: static, which takes it for all rows"
+        remedy = "write resample: static, which uses it for all rows"
         return Cause("single", words, remedy, "resample: static")
     if _overlap(column, (info.first, info.last), (first, last)) < _SHARE:
         return _of_edges(column, info.first - first, last - info.last)

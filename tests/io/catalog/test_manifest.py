@@ -254,7 +254,7 @@ OF_MANIFESTS = [
     (("format",), 0, "format: expected a whole number from 1 on, got 0"),
     (("format",), True, "format: expected a whole number"),
     (("parent",), "x", "parent: expected a whole number"),
-    (("surprise",), 1, "surprise: is no field that this logloom knows"),
+    (("surprise",), 1, "surprise: is no field of this version of logloom"),
 ]
 
 

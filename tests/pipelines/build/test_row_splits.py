@@ -317,7 +317,7 @@ def test_a_page_tells_columns_by_split_of_rows_and_which_split_each_sample_is_in
     monkeypatch.setattr(report_module, "MAX_READ", 1000)
     large = report_of(*open_root(Store.at(str(split_root))))
     assert list(large.statistics) == [""]
-    assert "it takes reading rows of more than" in page_of(large).decode()
+    assert "it requires reading rows of more than" in page_of(large).decode()
     asked = report_of(*open_root(Store.at(str(split_root))), every_log=True)
     assert asked.statistics == page.statistics
 

@@ -115,7 +115,7 @@ def test_an_entry_that_says_something_else_than_the_manifest_is_found_and_writte
     path.chmod(0o644)
     path.write_text(json.dumps(told | {"rows": told["rows"] + 1}))
     (finding,) = verify(str(root), num_workers=1).findings
-    assert "says another rows than the manifest" in finding.message
+    assert "has another rows than the manifest" in finding.message
     assert repair(str(root), num_workers=1).is_sound
     assert digests(root) == digests(built)
 

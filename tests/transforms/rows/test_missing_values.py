@@ -114,7 +114,7 @@ REASONS = {
         "{rate: 10}",
         "",
         ("single", "resample: static"),
-        "0 % of 100 rows: /x has one message in 9.9 s; write resample: static, which takes it for all rows",
+        "0 % of 100 rows: /x has one message in 9.9 s; write resample: static, which uses it for all rows",
     ),
     "ends early": (
         {"/x": commands([START + i * 8 * MS for i in range(-9, -3)])},
@@ -202,7 +202,7 @@ REASONS = {
         "{rate: 10}",
         "",
         ("lacking", ""),
-        "messages of /x have no value for it; correct what it takes from a message, or leave the column out",
+        "messages of /x have no value for it; correct the column's `field`, or leave the column out",
     ),
     "a required column": (
         {"/x": SLOW},
@@ -366,7 +366,7 @@ def test_messages_that_lack_the_value_are_named(tmp_path):
     for found in (column_warnings(plan), build(plan).warnings):
         (warning,) = found
         assert (warning.kind, warning.column) == ("lacking", "x")
-        assert "rows: 100 of 100 messages of /x have no value for it; correct what it takes" in warning.text
+        assert "rows: 100 of 100 messages of /x have no value for it; correct the column" in warning.text
 
 
 def label(folder, log_id, *times):

@@ -355,7 +355,7 @@ def _label_problems(
     target: str, given: Mapping[str, str], names: Sequence[str], source: np.dtype[Any]
 ) -> list[str]:
     if target not in _LABELLED:
-        return [f"map gives labels, and only {' and '.join(_LABELLED)} take these"]
+        return [f"map returns labels, and only {' and '.join(_LABELLED)} accept these"]
     if len(names) > 1:
         return [f"map accepts one field, not {' and '.join(names)}"]
     if source.kind not in "iuU":

@@ -72,7 +72,7 @@ def zarr_split(
         DatasetError: the dataset is damaged.
     """
     if not split_infos or split_infos[-1]["split_size_GB"] != -1:
-        raise UsageError("split_infos: the last split takes the rest, so its split_size_GB has to be -1")
+        raise UsageError("split_infos: the last split has the rest, so its split_size_GB has to be -1")
     dataset = ChunkedDataset(input_zarr).open()
     total, size = len(dataset.scenes), _bytes_of(input_zarr) / GIGABYTE
     counts = [int(total * info["split_size_GB"] / size) for info in split_infos[:-1]]

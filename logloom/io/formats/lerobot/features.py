@@ -212,7 +212,7 @@ def _check_rows(block: Block, name: str, is_sound: Any, what: str, remedy: str =
     if not is_sound.all():
         row = int(np.flatnonzero(~is_sound)[0])
         remedy = remedy or (
-            f"leave such rows out by `rows: {{require: [{name}]}}`; `logloom convert` takes "
+            f"leave such rows out by `rows: {{require: [{name}]}}`; `logloom convert` accepts "
             f"`--where 'available({name})'`"
         )
         raise UsageError(

@@ -129,7 +129,7 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
         raise UnfitValuesError(f"{stored} values that are packed, or have a fill value")
     counted = _counted(attributes, unit)
     if fills and counted is None and unit in _NS and stored.kind in "iu" and not is_packed:
-        raise UnfitValuesError(f"whole {unit} with a fill value, for which xarray gives -2^63")
+        raise UnfitValuesError(f"whole {unit} with a fill value, for which xarray returns -2^63")
     masked = _masked_type(stored, is_packed, attributes, counted is not None) if fills else None
     packed = None
     if is_packed:

@@ -79,7 +79,7 @@ class ObjectDecoder(TypedDecoder):
         raise NotImplementedError
 
     def holds(self, message: Any, names: Sequence[str]) -> bool:
-        """Return whether a message has a value at these names, or one that isn't what its definition says."""
+        """Return whether a message has a value at these names, or one that differs from its definition."""
         raise NotImplementedError
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
@@ -184,7 +184,7 @@ class ObjectDecoder(TypedDecoder):
 
     def misfit(self, path: str, error: ValueError) -> str:
         """Describe a value that isn't of the type that a column reads."""
-        return f"field {path!r} isn't what its definition says: {error}"
+        return f"field {path!r} differs from its definition: {error}"
 
     def read_fields(self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int) -> list[Values]:
         selections = [select(root, path, width) for path in paths]

@@ -207,7 +207,7 @@ def check_row_wise(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times
         rows = {name: take(inputs[name], half) for name in plan.inputs}
         if len(ticks[half]) and not _same(compute(plan, rows, ticks[half]), take(whole, half), plan.ctype):
             raise UsageError(
-                f"column {plan.name!r}: {plan.function} gives other values when it gets fewer rows. A row's "
+                f"column {plan.name!r}: {plan.function} returns other values for fewer rows. A row's "
                 "value must depend only on that row, as the grouping of rows varies."
             )
 

@@ -180,7 +180,7 @@ REFUSED = [
     (I2, {"units": "days since 2000-13-01"}, "isn't understood"),
     (I2, {"units": "days since 2000-01-01", "calendar": "noleap"}, "isn't understood"),
     (I2, {"units": "days since 0001-01-01"}, "calendars before"),
-    (I2, {"units": "seconds", "_FillValue": -999}, "xarray gives"),
+    (I2, {"units": "seconds", "_FillValue": -999}, "xarray returns"),
     (np.array([True, False]), {"_FillValue": True}, "bool values"),
     (np.array(["a", ""]), {"missing_value": ""}, "values that"),
 ]
