@@ -340,9 +340,9 @@ def messages_of(tree):
     """Literals with several words that aren't docstrings, each with its line."""
     docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            if " " in node.value.strip():
-                yield node.lineno, node.value
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in docs else None
+        if isinstance(text, str) and " " in text.strip():
+            yield node.lineno, text
 
 
 def test_messages_and_help_let_programs_report_and_contain():

@@ -137,7 +137,7 @@ def test_options_of_one_name_keep_their_json():
     [
         (
             {"agents": {**NAMED, "centroid": "orientation"}},
-            "agents.centroid: objects.orientation is struct of x, y, z, w, it takes float64[2]",
+            "agents.centroid: objects.orientation is struct of x, y, z, w, it accepts float64[2]",
         ),
         (
             {"agents": {**NAMED, "centroid": ["position.x", "positon.x"]}},
@@ -145,13 +145,13 @@ def test_options_of_one_name_keep_their_json():
         ),
         (
             {"agents": {**NAMED, "yaw": "velocity"}},
-            "agents.yaw: objects.velocity is struct of x, y, z, it takes float32, or a quaternion (x, y, z, "
+            "agents.yaw: objects.velocity is struct of x, y, z, it accepts float32, or a quaternion (x, y, z, "
             "w)",
         ),
         (
             {"agents": {**NAMED, "extent": ["position.x", "label", "id"]}},
             "agents.extent: objects.position.x is float64 and objects.label is text and objects.id is int32, "
-            "it takes float32[3]",
+            "it accepts float32[3]",
         ),
         (
             {"agents": {**NAMED, "label_probabilities": {**LABELS_FROM, "from": ["label", "id"]}}},

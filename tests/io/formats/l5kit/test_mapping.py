@@ -86,7 +86,9 @@ def test_two_fields_of_one_shape_are_an_error_naming_both():
     dtype = np.dtype([*TRACK.descr, ("goal", "<f4", (2,))])
     options = {"agents": {"column": "objects", "label_probabilities": CLASS}}
     (problem,) = problems_of(options, schema_with(dtype))
-    assert problem.startswith("agents.centroid: takes float64[2]; position and goal fit centroid in objects")
+    assert problem.startswith(
+        "agents.centroid: accepts float64[2]; position and goal fit centroid in objects"
+    )
     assert "centroid: <field>" in problem
 
 
@@ -123,7 +125,7 @@ def test_all_mistakes_are_listed_at_once_with_the_nearest_names():
     assert problems == [
         "translation: no column 'positoin'; did you mean position?",
         "rotation: column position is float64[3], it accepts numbers of shape [3, 3] or [9] or [4]",
-        "agents.extent: objects.velocity is float64[2], it takes float32[3]",
+        "agents.extent: objects.velocity is float64[2], it accepts float32[3]",
         "agents.yaw: objects has no field 'phi'; there are position, size, yaw, velocity, track_id, class",
         "agents.label_probabilities: no label 'PERCEPTION_LABEL_CAT'; did you mean PERCEPTION_LABEL_CAR?",
         "tl_faces: no column 'lights'; there are position, rotation, objects",
