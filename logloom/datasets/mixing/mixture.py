@@ -150,8 +150,8 @@ class Mixture:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[position] for position in range(len(self)))
 
-    @overload  # type: ignore[overload-overlap] # arrays have __index__, too
-    def __getitem__(self, position: slice | list[int] | list[bool] | range | Array) -> Self: ...
+    @overload
+    def __getitem__(self, position: views.Many) -> Self: ...  # type: ignore[overload-overlap]
 
     @overload
     def __getitem__(self, position: SupportsIndex) -> dict[str, Any]: ...

@@ -27,6 +27,7 @@ from logloom.windows import nearest_rows, rows_around, run_starts, whole_windows
 
 Ints = NDArray[np.int64]
 Rows = Ints | range
+Many = slice | list[int] | list[bool] | range | NDArray[Any]  # numbers of several rows, or a mask
 Offsets = Sequence[int] | Sequence[Time] | NDArray[Any]
 OnEdge = Literal["drop", "pad", "repeat", "error"]
 ON_EDGE = ("drop", "pad", "repeat", "error")
