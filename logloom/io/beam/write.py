@@ -41,7 +41,7 @@ from logloom.io.formats.interface import (
     UnitContext,
     closed,
 )
-from logloom.io.formats.registry import output_problems
+from logloom.io.formats.registry import format_names, output_problems
 from logloom.io.formats.stages import StageReader
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import check_named, explained
@@ -144,6 +144,8 @@ class WriteTo(beam.PTransform):
                 f"WriteTo: format {format!r}, schema of type {type(schema).__name__}; pass "
                 "WriteTo(path, format, schema)"
             )
+        if not hasattr(form, "writer"):
+            raise UsageError(f"WriteTo: {format!r} can only be read; use {', '.join(format_names())}")
         options = _options_of(form, options)
         problems = [*output_problems(form, options, schema), *form.check_clock(options, period).values()]
         if problems:

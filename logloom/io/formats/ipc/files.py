@@ -61,6 +61,8 @@ class ArrowFile:
         if head == _FOOTED:
             self._footed = pa.ipc.open_file(data)
             self.schema = self._footed.schema
+            if is_buffer and self._footed.num_record_batches:
+                self._footed.get_batch(0)  # reads dictionaries, which threads must not do at once
         else:
             if not is_buffer:
                 data.seek(0)

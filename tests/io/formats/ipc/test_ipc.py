@@ -3,16 +3,19 @@
 import json
 import pickle
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import logloom as ll
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.foreign import kind_of, open_foreign
 from logloom.io.formats.ipc import files
+from logloom.io.formats.registry import format_named
 from logloom.io.storage.store import Store
+from logloom.schema import ColumnType, Schema
 
 FEATURES = {
     "label": {"names": ["cat", "dog"], "_type": "ClassLabel"},
@@ -217,3 +220,23 @@ def test_its_kind_is_recognized(tmp_path):
     save(tmp_path / "set", [table()])
     assert kind_of(Store.at(str(tmp_path / "set"))).kind == "arrow"
     assert open_foreign(str(tmp_path / "set")).kind == files.ArrowFiles.kind
+
+
+def test_it_is_no_output(tmp_path):
+    from logloom.io.beam import WriteTo
+
+    schema = Schema({"x": ColumnType(np.dtype("f8"))})
+    with pytest.raises(UsageError, match=r"'arrow' can only be read; use .*parquet"):
+        WriteTo(tmp_path / "out", "arrow", schema)
+    with pytest.raises(UsageError, match="no installed part offers output 'arrow'; here it is parquet"):
+        format_named("arrow")
+
+
+def test_files_with_dictionaries_are_read_by_many_threads(tmp_path):
+    words = pa.table({"word": pa.array(["a", "b", "c"] * 40).dictionary_encode()})
+    with pa.ipc.new_file(tmp_path / "a.arrow", words.schema) as file:
+        file.write_table(words, max_chunksize=7)
+    rows = ll.open(tmp_path / "a.arrow")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda row: rows[row]["word"], range(120)))
+    assert found == words["word"].to_pylist()
