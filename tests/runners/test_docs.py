@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.engines
 def test_the_page_on_engines_runs_from_top_to_bottom_and_every_engine_gives_the_same(cluster, tmp_path):
     path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     shells = [one for one in blocks("docs/engines.md") if one.language == "sh"]
-    for text in (one.text for one in shells if not one.title or "Flink" in one.title):
+    for text in (one.text for one in shells if not re.search("Google|Dataflow|Kubernetes", one.title)):
         command = ["bash", "-euo", "pipefail", "-c", text.replace("localhost:8081", cluster.address)]
         done = subprocess.run(
             command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
