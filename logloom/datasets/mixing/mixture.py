@@ -205,7 +205,9 @@ class Mixture:
     def select(self, columns: str | Sequence[str]) -> Self:
         """The same rows with fewer columns; see `Dataset.select`. Rows keep their source."""
         named = [name for name in given_names(columns, "columns") if name != self.rows.key]
-        return self._with(rows=self.rows.with_parts(lambda _, part: part.select(named)))
+        return self._with(
+            rows=self.rows.with_parts({name: part.select(named) for name, part in self.rows.parts.items()})
+        )
 
     def map(self, fn: Callable[[dict[str, Any]], Any]) -> Self:
         """What a function makes of each row.
@@ -222,7 +224,10 @@ class Mixture:
         """
         fns = (to_tensors, fn) if self._tensors else (fn,)
         key = self.rows.key
-        rows = self.rows.with_parts(lambda name, part: part.map(functools.partial(_mapped, fns, key, name)))
+        parts = self.rows.parts.items()
+        rows = self.rows.with_parts(
+            {name: part.map(functools.partial(_mapped, fns, key, name)) for name, part in parts}
+        )
         return self._with(rows=rows, _tensors=False)
 
     def stats(self, columns: str | Sequence[str] | None = None) -> dict[str, Any]:
@@ -326,8 +331,8 @@ class MixedRows:
         return {key: value for key, value in self.__dict__.items() if key != "_joined"}
 
     def with_parts(self, parts: Mapping[str, Dataset[Any]]) -> MixedRows:
-        """The same rows from other datasets that have them."""
-        return MixedRows(parts, self._key)
+        """The rows of other datasets, or views, of the same names."""
+        return MixedRows(parts, self.key)
 
     @property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
@@ -367,10 +372,6 @@ class MixedRows:
         keys = {key for one in widths for key in one}
         longest = {key: max(one.get(key, 0) for one in widths) for key in keys}
         return {**longest, self.key: max(map(len, self.parts))}
-
-    def with_parts(self, change: Callable[[str, Dataset[Any]], Dataset[Any]]) -> MixedRows:
-        """The rows of other views of the datasets, each of as many rows."""
-        return MixedRows({name: change(name, part) for name, part in self.parts.items()}, self.key)
 
     def taken(self, numbers: Ints) -> list[Dataset[Any]]:
         """The rows with some ascending numbers, by dataset."""
