@@ -145,8 +145,8 @@ def test_options_of_one_name_keep_their_json():
         ),
         (
             {"agents": {**NAMED, "yaw": "velocity"}},
-            "agents.yaw: objects.velocity is struct of x, y, z, it accepts float32, or a quaternion (x, y, z, "
-            "w)",
+            "agents.yaw: objects.velocity is struct of x, y, z, it accepts float32, or a quaternion (x, y, "
+            "z, w)",
         ),
         (
             {"agents": {**NAMED, "extent": ["position.x", "label", "id"]}},
