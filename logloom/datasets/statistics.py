@@ -217,16 +217,13 @@ class Normalize(BatchFn):
                 raise UsageError(f"normalized: column {name} of {place} has no finite number")
             mean, std = (_shaped(stats_of_column[key], ctype) for key in ("mean", "std"))
             self._scales[name] = mean, np.where(std > 0, std, 1.0)
-
-    @property
-    def changes(self) -> Collection[str]:  # type: ignore[override]
-        """The columns that it scales."""
-        return self._scales.keys()
+        self.changes = tuple(self._scales)
 
     def part(self, names: Collection[str]) -> Normalize:
         """The same for some of the columns."""
         other = copy.copy(self)
         other._scales = {name: scale for name, scale in self._scales.items() if name in names}
+        other.changes = tuple(other._scales)
         return other
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
