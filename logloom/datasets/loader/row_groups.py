@@ -116,7 +116,7 @@ class HeldRows(Dataset[dict[str, Any]]):
 
     def get_many(
         self,
-        numbers: Sequence[int] | Array,
+        numbers: Sequence[int] | Array | slice,
         columns: str | Sequence[str] | None = None,
         out: Mapping[str, Array] | None = None,
     ) -> Batch:
