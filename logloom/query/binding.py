@@ -47,7 +47,7 @@ from logloom.query.tree import (
     columns_in,
     nodes,
 )
-from logloom.schema import STRING, ColumnType, base_of, root_of
+from logloom.schema import STRING, ColumnType, root_of
 from logloom.text import near_to
 
 Kind = Literal["number", "time", "age", "nanoseconds", "duration", "text", "truth"]
@@ -65,8 +65,10 @@ def names_of(root: Node) -> Iterator[tuple[str, int]]:
     """Return the names of columns in a filter with their places; `c.available` for available(c)."""
     for node in nodes(root):
         match node:
-            case Quantified(_, name, _, _, at) | Finite(_, ColumnName(name, _, at)):
+            case Finite(_, ColumnName(name, _, at)):
                 yield name, at
+            case Quantified(name=name, name_at=at, available=available):
+                yield from ((one, at) for one in (name, available) if one)
             case ColumnName() | Length():
                 for column in columns_in(node):
                     yield from ((name, column.at) for name in (column.name, column.available) if name)
@@ -150,7 +152,7 @@ class Binder:
         bound, kind = self._bound(node)
         if kind != "truth":
             refuse(self._text, node.at, f"a condition is true or false, this is {_a(kind)}")
-        return replace(bound, available="") if isinstance(bound, ColumnName) else bound
+        return bound
 
     def _refuse_name(self, name: str, at: int) -> NoReturn:
         refuse_name(self._text, name, at, self._types, self._what)
@@ -190,7 +192,6 @@ class Binder:
                 return self._elements(node), "number" if node.word == "count" else "truth"
             case Delta(column, ns, at):
                 bound, kind = self._column(column)
-                bound = replace(bound, available="")
                 if kind not in _NUMBERS:
                     refuse(self._text, column.at, f"only numbers change by something, this is {_a(kind)}")
                 return Delta(bound, ns, at), "age" if kind == "time" else kind
@@ -252,9 +253,15 @@ class Binder:
                 base, shape = ctype.dtype[step].subdtype or (ctype.dtype[step], ())
                 ctype = ColumnType(base, shape)
             steps.append(step)
-        available = f"{base_of(name)}.available"
-        available = available if available in self._types and self._what == "column" else ""
+        is_marked = ctype.dtype.kind == "f" and not ctype.shape  # a missing number is NaN
+        available = "" if is_marked else self._availability(name)
         return replace(node, name=name, steps=tuple(steps), available=available), ctype
+
+    def _availability(self, name: str) -> str:
+        """The column of the availability; "" if a value can't be missing, or is missing by its own value."""
+        available = f"{name}.available"
+        found = self._types.get(available) if self._what == "column" else None
+        return available if found is not None and found.dtype.kind == "b" else ""
 
     def _numbers(self, word: str, node: ColumnName) -> ColumnName:
         column, ctype = self._part(node, f"{word}(…) accepts an index of a vector")
@@ -276,6 +283,7 @@ class Binder:
         fields = element_types(ctype)
         if fields is None:
             refuse(self._text, node.name_at, f"only lists and vectors have elements, this is {ctype}")
+        node = replace(node, available=self._availability(node.name))
         if node.condition is None:
             return node
         check_names(self._text, node.condition, fields, "field")
@@ -296,16 +304,7 @@ class Binder:
                 hint = "; write a number without unit" if {first, kind} == {"duration", "number"} else ""
                 refuse(self._text, node.at, f"{_a(first)} is compared with {_a(kind)}{hint}")
             first = kind if first == "nanoseconds" else first
-        found = [node for node, _ in bound]
-        if any(isinstance(node, Unary | Arithmetic | Length) for node in found) or any(
-            kind == "duration" or (kind == "time" and isinstance(node, Constant)) for node, kind in bound
-        ):
-            return found
-        # A plain comparison looks at what is stored for a missing value.
-        return [
-            replace(node, is_time=False, available="") if isinstance(node, ColumnName) else node
-            for node in found
-        ]
+        return [node for node, _ in bound]
 
     def _dated(self, bound: list[tuple[Node, Kind]]) -> list[tuple[Node, Kind]]:
         """Read the texts among operands as dates if others are times."""

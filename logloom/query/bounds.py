@@ -1,12 +1,12 @@
-"""Filters over all rows of a log with unknown values: `for`, `within`, `delta`, `count`, `any`, `all`.
+"""Evaluation of filters with unknown values: of single rows, and of all rows of a log with their neighbours.
 
-Here: `Bounds`, which are gathered for leaves of a filter from blocks of rows; `evaluate`, which returns where
-the filter holds, and where it may hold.
-Elsewhere: the language and filters of single rows (where), reading the rows
+Here: `of_rows`, for filters of single rows; `Bounds`, which are gathered for leaves of a filter from blocks
+of rows; `evaluate`, which returns where the filter holds, and where it may hold.
+Elsewhere: the language (where), comparisons (comparison), reading the rows
 (logloom.datasets.search.log_matches).
 
-Logic has three values: comparing with an unavailable value is neither true nor false. A truth is a pair
-of bounds, false below true, and so is a count of elements with unknown ones:
+Logic has three values: a comparison with a missing value, or with NaN, is neither true nor false. A truth is
+a pair of bounds, false below true, and so is a count of elements with unknown ones:
 
     known true     low True,  high True         `not` swaps and negates, `and` and `or` go bound by bound,
     unknown        low False, high True         and so do `for` and `within`, which only grow with what they
@@ -28,9 +28,18 @@ from logloom.blocks import Ragged, Values
 from logloom.query import tree
 from logloom.query.arithmetic import calculate, signed
 from logloom.query.binding import field_names
+from logloom.query.comparison import (
+    Categories,
+    Mask,
+    comparable,
+    compare,
+    constant,
+    finite,
+    is_member,
+    length_of,
+    part,
+)
 from logloom.query.tree import nodes
-from logloom.query.where import Categories, Mask, comparable, compare, finite, is_member, length_of, part
-from logloom.query.where import evaluate as evaluate_row
 from logloom.schema import MAX_TIME, MIN_TIME, NO_AGE
 from logloom.values import dataclass
 from logloom.windows import run_numbers
@@ -55,8 +64,11 @@ class Bounds:
     @classmethod
     def of(cls, values: Any, known: Any = True) -> Bounds:
         """Return known values, with NaN unknown."""
-        if getattr(values, "dtype", np.dtype(bool)).kind == "f":
-            known = known & ~np.isnan(values)
+        if isinstance(values, float):
+            known = np.logical_and(known, values == values)
+        elif getattr(values, "dtype", np.dtype(bool)).kind == "f":
+            is_nan = np.isnan(values)
+            known = np.logical_and(known, ~is_nan) if is_nan.any() else known
         return cls(values, values, known)
 
     @property
@@ -67,10 +79,21 @@ class Bounds:
         """Return truths; unknown ones may be true or false."""
         if self.known is True:
             return self
-        return Bounds(self.low & self.known, self.high | ~self.known)
+        return Bounds(
+            np.logical_and(self.low, self.known), np.logical_or(self.high, np.logical_not(self.known))
+        )
+
+    @classmethod
+    def joined(cls, join: np.ufunc, truths: Sequence[Bounds]) -> Bounds:
+        """Return truths joined by `and` or `or`."""
+        low = functools.reduce(join, (truth.low for truth in truths))
+        if all(truth.is_exact for truth in truths):
+            return cls(low, low)
+        return cls(low, functools.reduce(join, (truth.high for truth in truths)))
 
     def __invert__(self) -> Bounds:
-        return Bounds(np.logical_not(self.high), np.logical_not(self.low))
+        low = np.logical_not(self.high)
+        return Bounds(low, low if self.is_exact else np.logical_not(self.low))
 
 
 @dataclass(frozen=True)
@@ -106,16 +129,22 @@ def gather(leaf: Leaf, columns: Mapping[str, Values | Categories]) -> Bounds:
         return Bounds.of(columns[f"{leaf.name}.available"])
     if isinstance(leaf, tree.Finite):
         return Bounds.of(finite(leaf.word, part(columns[leaf.name], leaf.column.steps)))
-    available: Any = columns.get(f"{leaf.name.removesuffix('.age')}.available", True)
     if isinstance(leaf, tree.ColumnName):
         values = comparable(columns[leaf.name], leaf.steps)
-        return Bounds.of(values, available & (values != NO_AGE) if leaf.is_time else available)
+        there = [values != NO_AGE] if leaf.is_time else []
+        return Bounds.of(values, _known(leaf.available, columns, *there))
     if isinstance(leaf, tree.Length):
-        return Bounds.of(length_of(leaf, columns[leaf.name]), available)
+        return Bounds.of(length_of(leaf, columns[leaf.name]), _known(leaf.column.available, columns))
     counts = _counted(leaf, columns[leaf.name])
-    if leaf.word == "count":
-        return Bounds(counts.low, counts.high, available)
-    return Bounds(counts.low, counts.high, available).as_truth()
+    found = Bounds(counts.low, counts.high, _known(leaf.available, columns))
+    return found if leaf.word == "count" else found.as_truth()
+
+
+def _known(available: str, columns: Mapping[str, Any], *masks: Mask) -> Any:
+    """(n,) whether values are known; True if all are."""
+    masks = (*masks, columns[available]) if available else masks
+    lacking = [mask for mask in masks if not mask.all()]
+    return functools.reduce(np.logical_and, lacking) if lacking else True
 
 
 def _counted(leaf: tree.Quantified, values: Any) -> Bounds:
@@ -161,9 +190,11 @@ def joined(parts: Sequence[Bounds], num_rows: Sequence[int]) -> Bounds:
     Args:
         num_rows: of each block.
     """
-    known = np.concatenate(
-        [np.broadcast_to(part.known, count) for part, count in zip(parts, num_rows, strict=True)]
-    )
+    known: Any = True
+    if not all(part.known is True for part in parts):
+        known = np.concatenate(
+            [np.broadcast_to(part.known, count) for part, count in zip(parts, num_rows, strict=True)]
+        )
     low = _concatenated([part.low for part in parts])
     exact = all(part.is_exact for part in parts)
     return Bounds(low, low if exact else _concatenated([part.high for part in parts]), known)
@@ -178,6 +209,16 @@ def _concatenated(parts: Sequence[Any]) -> Any:
         for part in parts
     ]
     return Categories.of(places, np.concatenate(codes))
+
+
+def of_rows(root: tree.Node, columns: Mapping[str, Values | Categories]) -> tuple[Mask, Mask]:
+    """Return where a filter of single rows holds, and where it may hold: (n,) each, or () for all rows.
+
+    Args:
+        columns: of some rows, with availabilities.
+    """
+    truth = _truth(root, {leaf.at: gather(leaf, columns) for leaf in leaves(root)}, None)
+    return np.asarray(truth.low, np.bool_), np.asarray(truth.high, np.bool_)
 
 
 def evaluate(root: tree.Node, found: Mapping[int, Bounds], rows: WholeLog) -> tuple[Mask, Mask]:
@@ -195,26 +236,18 @@ def _truth(node: tree.Node, found: Mapping[int, Bounds], rows: WholeLog | None) 
     """Return where a condition surely holds, and where it may.
 
     Args:
-        rows: None for elements, which have no neighbours.
+        rows: None for elements and filters of single rows, which don't look at neighbours.
     """
     match node:
         case tree.Not(inner):
             return ~_truth(inner, found, rows)
         case tree.Join(word, parts):
             join = np.logical_and if word == "and" else np.logical_or
-            truths = [_truth(part, found, rows) for part in parts]
-            return Bounds(
-                functools.reduce(join, (truth.low for truth in truths)),
-                functools.reduce(join, (truth.high for truth in truths)),
-            )
+            return Bounds.joined(join, [_truth(part, found, rows) for part in parts])
         case tree.Comparison(operands, operators):
             values = [_value(operand, found, rows) for operand in operands]
             pairs = zip(operators, values[:-1], values[1:], strict=True)
-            truths = [_compared(word, a, b).as_truth() for word, a, b in pairs]
-            return Bounds(
-                functools.reduce(np.logical_and, (truth.low for truth in truths)),
-                functools.reduce(np.logical_and, (truth.high for truth in truths)),
-            )
+            return Bounds.joined(np.logical_and, [_compared(*pair).as_truth() for pair in pairs])
         case tree.Membership(operand):
             return _member(_value(operand, found, rows), node).as_truth()
         case tree.Lasting(inner, ns) | tree.Nearby(inner, ns):
@@ -234,7 +267,7 @@ def _value(node: tree.Node, found: Mapping[int, Bounds], rows: WholeLog | None) 
     """A number, text or truth."""
     match node:
         case tree.Constant():
-            return Bounds.of(evaluate_row(node, {}))
+            return Bounds.of(constant(node))
         case tree.ColumnName() | tree.Length() | tree.Available() | tree.Finite() | tree.Quantified():
             return found[node.at]
         case tree.Unary(word, inner):

@@ -32,9 +32,9 @@ class ColumnName:
     Attributes:
         name: as written; in a bound filter, that of the column.
         steps: fields of structs and indices of vectors that lead to the part.
-        is_time: whether it is compared as a time or a length of time, of which the smallest int64 is a
-            missing one.
-        available: the column of its availability, if a missing value is neither compared nor calculated with.
+        is_time: whether it is a time or a length of time, of which the smallest int64 is a missing one.
+        available: in a bound filter, the column of its availability; "" if its own values show which are
+            missing.
     """
 
     name: str
@@ -132,13 +132,18 @@ class Membership:
 
 @dataclass(frozen=True)
 class Quantified:
-    """How many elements of a column's value meet a condition, or whether any or all do."""
+    """How many elements of a column's value meet a condition, or whether any or all do.
+
+    Attributes:
+        available: see `ColumnName`.
+    """
 
     word: Literal["count", "any", "all"]
     name: str
     condition: Node | None
     at: int
     name_at: int
+    available: str = ""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import absolute_uri, contents, folder_of
 from logloom.io.storage.metadata import canonical
 from logloom.query import where
-from logloom.schema import NO_AGE, TIMESTAMP, ColumnType, root_of
+from logloom.query.comparison import Categories
+from logloom.schema import AVAILABLE, NO_AGE, TIMESTAMP, ColumnType, root_of
 from logloom.text import counted, near_to
 from logloom.uris import shown, without_query
 
@@ -186,14 +187,14 @@ def _texts(table: pa.Table, column: str, numbers: NDArray[np.int64], place: str)
 
 
 def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
-    """Return a (N,) mask of the rows that match a filter; a missing number is NaN, a missing text empty."""
+    """Return a (N,) mask of the rows that match a filter; comparisons with a missing value are unknown."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as types
 
     try:
         found = where.parse(text)
-        found.check_names(table.column_names)
+        found.check_names([*table.column_names, *(f"{name}.available" for name in table.column_names)])
         columns: dict[str, Any] = {}
         kinds: dict[str, ColumnType] = {}
         for name in {root_of(name, table.column_names) or name for name in found.columns}:
@@ -201,7 +202,7 @@ def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
             if types.is_dictionary(column.type):
                 column = column.cast(column.type.value_type)
             if types.is_string(column.type) or types.is_large_string(column.type):
-                columns[name] = where.Categories.found_in(pc.fill_null(column, "").to_pylist())
+                columns[name] = Categories.found_in(pc.fill_null(column, "").to_pylist())
                 kinds[name] = ColumnType(np.dtype(np.uint8), (None,), "string")
             elif types.is_integer(column.type) or types.is_floating(column.type):
                 columns[name] = column.to_numpy()
@@ -218,6 +219,8 @@ def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
                     f"where: {name} is {column.type}; only numbers, texts, booleans, dates and times are "
                     "compared"
                 )
+            columns.setdefault(f"{name}.available", column.is_valid().to_numpy())
+            kinds.setdefault(f"{name}.available", AVAILABLE)
         return pa.array(np.asarray(found.bound(kinds).mask(columns, table.num_rows)))
     except (UsageError, DatasetError, LogReadError, pa.ArrowInvalid) as error:
         raise UsageError(f"{place}: {error}") from error

@@ -10,8 +10,9 @@ import logloom.io.formats.table as tt
 from logloom.blocks import Lists, Ragged
 from logloom.errors import UsageError
 from logloom.query.binding import time_of
-from logloom.query.where import Categories, all_of, parse
-from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType
+from logloom.query.comparison import Categories
+from logloom.query.where import all_of, parse
+from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType, Schema
 from tests.tier import examples
 
 TYPES = {
@@ -27,6 +28,12 @@ TYPES = {
     "image.available": AVAILABLE,
     "image.age": ColumnType(np.dtype("<i8")),
     "pose": ColumnType(np.dtype([("at", [("y", "f8")])])),
+    "lane": ColumnType(np.dtype("<i4")),
+    "lane.available": AVAILABLE,
+    "open": ColumnType(np.dtype("?")),
+    "open.available": AVAILABLE,
+    "note": STRING,
+    "note.available": AVAILABLE,
 }
 COLUMNS = {
     "timestamp": np.array([10, 20, 30, 40]),
@@ -41,7 +48,14 @@ COLUMNS = {
     "image.available": np.array([False, True, True, False]),
     "image.age": np.array([-(2**63), 5, 6, -(2**63)]),
     "pose": np.zeros(4, TYPES["pose"].dtype),
+    "lane": np.array([0, 0, 3, 4], np.int32),
+    "lane.available": np.array([False, True, True, True]),
+    "open": np.array([False, False, False, True]),
+    "open.available": np.array([False, False, True, True]),
+    "note": Ragged.from_bytes([b"a", b"b", b"", b""]),
+    "note.available": np.array([True, True, False, True]),
 }
+SAMPLED = ("lane", "open", "note")
 
 
 def passing(text):
@@ -60,8 +74,29 @@ def passing(text):
         ("(not moving or n == 7) and moving", []),
         ("0 < speed.mean <= 9", [1, 3]),
         ("0 <= n < 8 != 9", [1, 3]),
-        ("speed.mean != 0.7", [0, 3]),  # NaN compares false, even here
-        ("not speed.mean == 0.7", [0, 2, 3]),
+        ("speed.mean != 0.7", [0, 3]),  # a comparison with NaN is unknown
+        ("not speed.mean == 0.7", [0, 3]),
+        ("speed.mean == 0.7 or not speed.mean == 0.7", [0, 1, 3]),
+        ("speed.mean > 0 or n > 0", [1, 2, 3]),  # true or unknown
+        ("not (speed.mean > 0 and n < 0)", [0, 1, 2, 3]),  # not (unknown and false)
+        ("not 10 < speed.mean < n", [0, 1, 3]),
+        ("not -5 > n < speed.mean", [0, 1, 2, 3]),  # a chain is false if one comparison is
+        ("lane == 0", [1]),  # what is stored for the rows that have none
+        ("lane != 3 or timestamp == 10", [0, 1, 3]),
+        ("not lane in (3, 4)", [1]),
+        ("lane not in (3, 4)", [1]),
+        ("lane < n", [2, 3]),
+        ("not lane < n", [1]),
+        ("open", [3]),
+        ("not open", [2]),
+        ("open == false", [2]),
+        ("not (open and moving)", [1, 2, 3]),
+        ("note == ''", [3]),
+        ("note != 'a'", [1, 3]),
+        ("not note in ('a', '')", [1]),
+        ("len(note) == 0", [3]),
+        ("available(lane) == false", [0]),
+        ("lane.available and open.available", [2, 3]),
         ("speed.mean not in (0, 0.7)", [3]),
         ("speed.mean in [0, 0.7]", [0, 1]),
         ("n in (-1, 7)", [0, 3]),
@@ -94,7 +129,7 @@ def passing(text):
         ("moving < true", [1, 3]),
         ("n in ()", []),
         ("n not in []", [0, 1, 2, 3]),
-        ("speed.mean not in []", [0, 1, 2, 3]),
+        ("speed.mean not in []", [0, 1, 3]),
         ("n in {-1, 7,}", [0, 3]),
         ("-2 < n in (-1, 8)", [0]),
         ("n == 0x7 or n == 0b0 or n == 0o7", [1, 3]),
@@ -125,8 +160,8 @@ def passing(text):
         ("len(ego.position) == 3", [0, 1, 2, 3]),
         ("image.age < 6ns", [1]),
         ("image.age in (6ns, 0.005us)", [1, 2]),
-        ("image.age < 6", [0, 1, 3]),  # as stored
-        ("not image.age < 6ns", [0, 2, 3]),
+        ("image.age < 6", [1]),
+        ("not image.age < 6ns", [2]),
         ("timestamp < '1970-01-01T00:00:00.000000025Z'", [0, 1]),
         ("timestamp - '1970-01-01' >= 30ns", [2, 3]),
         ("'1970-01-01' + 30ns <= timestamp < '2026-01-01'", [2, 3]),
@@ -303,11 +338,13 @@ def test_any_text_is_a_filter_or_refused(text):
 
 
 def rows_of(columns):
-    """The same rows as Python's values: None of a Ragged is needed, texts are str."""
+    """The same rows as Python's values: texts are str, missing ones None."""
     values = {
         name: [row.tobytes().decode() for row in column] if isinstance(column, Ragged) else column.tolist()
         for name, column in columns.items()
     }
+    for name in set(SAMPLED).intersection(columns):
+        values[name] = np.where(columns[f"{name}.available"], np.array(values[name], object), None).tolist()
     return [{name: values[name][row] for name in values} for row in range(4)]
 
 
@@ -318,13 +355,28 @@ def one(row, name):
 
 
 def compared(word, a, b):
-    """What a comparison means, in plain Python."""
+    """What a comparison means, in plain Python; None is unknown."""
+    if a is None or b is None:
+        return None
     if isinstance(a, float) or isinstance(b, float):
         a, b = float(a), float(b)
     if a != a or b != b:
-        return False
+        return None
     signs = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}
     return signs[word]
+
+
+def opposite(value):
+    return None if value is None else not value
+
+
+def every(values):
+    values = list(values)
+    return False if False in values else None if None in values else True
+
+
+def some(values):
+    return opposite(every(map(opposite, values)))
 
 
 def of_floats(word, value):
@@ -357,17 +409,21 @@ def chains(operands, constants):
     def chain(first, rest):
         text = first[0] + "".join(f" {sign} {operand[0]}" for sign, operand in rest)
         sides = [first[1], *(operand[1] for _, operand in rest)]
-        return text, lambda row: all(
+        return text, lambda row: every(
             compared(sign, a(row), b(row)) for (sign, _), a, b in zip(rest, sides, sides[1:], strict=False)
         )
 
     def member(operand, found, negated, pair, comma):
         inner = ", ".join(text for text, _ in found) + ("," if comma and found else "")
-        join, word = (all, "!=") if negated else (any, "==")
-        return (
-            f"{operand[0]} {'not ' if negated else ''}in {pair[0]}{inner}{pair[1]}",
-            lambda row: join(compared(word, operand[1](row), value) for _, value in found),
-        )
+
+        def holds(row):
+            value = operand[1](row)
+            if value is None or value != value:
+                return None
+            found_in = some(compared("==", value, item) for _, item in found)
+            return opposite(found_in) if negated else found_in
+
+        return f"{operand[0]} {'not ' if negated else ''}in {pair[0]}{inner}{pair[1]}", holds
 
     return st.one_of(
         st.builds(chain, operands, st.lists(st.tuples(signs, operands), min_size=1, max_size=3)),
@@ -395,11 +451,12 @@ TEXTS = [("'D'", "D"), ('"Ü"', "Ü"), ("''", ""), ('"it\'s"', "it's"), ("'P'", 
 TRUTHS = [("true", True), ("False", False)]
 COMPARISONS = st.one_of(
     chains(
-        column_or(["n", "u", "small", "speed.mean", "`n`", "ego.position[1]", "timestamp"], NUMBERS), NUMBERS
+        column_or(["n", "u", "small", "speed.mean", "`n`", "ego.position[1]", "timestamp", "lane"], NUMBERS),
+        NUMBERS,
     ),
-    chains(column_or(["gear"], TEXTS), TEXTS),
-    chains(column_or(["moving"], TRUTHS), TRUTHS),
-    st.just(("moving", lambda row: row["moving"])),
+    chains(column_or(["gear", "note"], TEXTS), TEXTS),
+    chains(column_or(["moving", "open"], TRUTHS), TRUTHS),
+    st.sampled_from(["moving", "open", "lane.available"]).map(lambda name: (name, lambda row: row[name])),
     st.just(("available(image)", lambda row: row["image.available"])),
     st.builds(
         lambda word, name: (f"{word}({name})", lambda row: of_floats(word, one(row, name))),
@@ -410,14 +467,14 @@ COMPARISONS = st.one_of(
 
 
 def joined(word, parts):
-    join = all if word == "and" else any
+    join = every if word == "and" else some
     return f" {word} ".join(f"({text})" for text, _ in parts), lambda row: join(f(row) for _, f in parts)
 
 
 CONDITIONS = st.recursive(
     COMPARISONS,
     lambda inner: st.one_of(
-        inner.map(lambda c: (f"not ({c[0]})", lambda row: not c[1](row))),
+        inner.map(lambda c: (f"not ({c[0]})", lambda row: opposite(c[1](row)))),
         st.builds(joined, st.sampled_from(["and", "or"]), st.lists(inner, min_size=1, max_size=3)),
     ),
     max_leaves=6,
@@ -429,10 +486,10 @@ CONDITIONS = st.recursive(
 def test_filters_mean_what_plain_python_means(condition):
     text, holds = condition
     found = parse(text).bound(TYPES)
-    assert found.mask(COLUMNS, 4).tolist() == [holds(row) for row in rows_of(COLUMNS)], text
+    assert found.mask(COLUMNS, 4).tolist() == [holds(row) is True for row in rows_of(COLUMNS)], text
 
 
-INDEXED = [name for name in TYPES if name not in ("image", "image.available", "image.age", "pose")]
+INDEXED = [name for name in TYPES if name.partition(".")[0] not in ("image", "pose", "timestamp")]
 
 
 @pytest.fixture(scope="module")
@@ -441,24 +498,24 @@ def table(tmp_path_factory):
     uri = str(tmp_path_factory.mktemp("where") / "table")
     rows = [{**row, "log_id": "a"} for row in rows_of(COLUMNS)]
     for row in rows:
-        del row["image"], row["image.available"], row["image.age"]
         row |= {"small": np.float32(row["small"]), "u": np.uint64(row["u"])}
         row["ego.position"] = np.array(row["ego.position"])
-    tt.write_table(uri, rows, index=[name for name in INDEXED if name != "timestamp"])
+    types = Schema({n: TYPES[n] for n in INDEXED if not n.endswith(".available")}, SAMPLED)
+    tt.write_table(uri, rows, types=types, index=[*types.columns])
     return uri
 
 
 @given(CONDITIONS.filter(lambda condition: "image" not in condition[0]))
 def test_the_index_of_a_table_is_filtered_as_rows_are(table, condition):
     found = tt.read_index(table, where=condition[0])
-    passed = parse(condition[0]).mask(COLUMNS, 4)
+    passed = parse(condition[0]).bound(TYPES).mask(COLUMNS, 4)
     assert found.timestamp.tolist() == COLUMNS["timestamp"][passed].tolist(), condition[0]
 
 
 @given(CONDITIONS, st.sampled_from(["and", "or"]), CONDITIONS, CONDITIONS)
 def test_not_binds_before_and_and_that_before_or(first, word, second, third):
     def mask(text):
-        return parse(text).mask(COLUMNS, 4).tolist()
+        return parse(text).bound(TYPES).mask(COLUMNS, 4).tolist()
 
     a, b, c = (f"({text})" for text, _ in (first, second, third))
     assert mask(f"not {a} {word} {b}") == mask(f"(not {a}) {word} {b}")
@@ -526,7 +583,9 @@ ITEMS = st.one_of(
 @given(numbers_of_a_type(), ITEMS, st.booleans())
 def test_long_lists_of_numbers_mean_what_comparing_with_each_means(column, items, negated):
     join, word = (all, "!=") if negated else (any, "==")
-    wanted = [join(compared(word, value, item) for item in items) for value in column.tolist()]
+    wanted = [
+        value == value and join(compared(word, value, item) for item in items) for value in column.tolist()
+    ]
     text = f"n {'not ' if negated else ''}in {items}"
     assert parse(text).mask({"n": column}, len(column)).tolist() == wanted
 

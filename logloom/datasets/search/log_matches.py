@@ -20,8 +20,9 @@ from logloom.io.rows.batches import Batch, ragged_of
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import RowSource, values_of
 from logloom.query import bounds as wb
+from logloom.query.comparison import Categories, Mask
 from logloom.query.tree import Quantified, Saved
-from logloom.query.where import Categories, Filter, Mask, parse
+from logloom.query.where import Filter, parse
 from logloom.schema import COLUMN_NAME, STRING, TIMESTAMP, ColumnType
 from logloom.values import dataclass
 from logloom.windows import run_starts
@@ -122,7 +123,6 @@ def _gathered(source: RowSource, found: Filter, first: int, stop: int) -> dict[i
         return {}
     own, types = index_types(source), {**source.schema.all, **source.structs}
     names = set(found.columns)
-    names |= {f"{name.removesuffix('.age')}.available" for name in names}
     positions = np.arange(first, stop)
     index = {name: index_values(source, name, positions) for name in names if name in own and name != "row"}
     index |= {"row": positions - first} if "row" in names else {}

@@ -18,7 +18,7 @@ from logloom.datasets.views.column_choice import names_of
 from logloom.errors import UsageError
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
-from logloom.query.where import Categories
+from logloom.query.comparison import Categories
 from logloom.schema import NO_AGE
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from logloom.io.rows.unit_rows import uris_of
 from logloom.io.storage.filesystems import absolute_uri, check_named, with_credentials
 from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.store import Store
-from logloom.query.where import Mask, parse
+from logloom.query.comparison import Mask
+from logloom.query.where import parse
 from logloom.schema import Schema, base_of
 from logloom.text import some_of
 from logloom.uris import shown

@@ -24,7 +24,9 @@ from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.logs.interface import Refusal
 from logloom.io.rows.log_ranges import DAMAGE, FILTERED, LogRange
 from logloom.io.rows.sources import RowSource
-from logloom.query.where import Categories, Filter, parse
+from logloom.query.comparison import Categories
+from logloom.query.where import SEMANTICS as FILTER_SEMANTICS
+from logloom.query.where import Filter, parse
 from logloom.schema import STRING, TIMESTAMP, Schema
 from logloom.text import counted
 from logloom.transforms.build import memory_budget
@@ -80,7 +82,7 @@ class ConvertJob(Job):
     @cached_property
     def plan_identity(self) -> str:
         """Digest of what all rows depend on beside the source's own content."""
-        filtered = [self.where] if self.where else []
+        filtered = [FILTER_SEMANTICS, self.where] if self.where else []
         return digest_of(["convert", SEMANTICS, self.schema.to_json(), self.period, *filtered])
 
     @property

@@ -33,6 +33,7 @@ from logloom.io.logs.interface import Log, OpenOptions, Refusal
 from logloom.io.logs.table_files.name_times import timing_names
 from logloom.io.rows.log_ranges import LogRange
 from logloom.io.storage.store import Store
+from logloom.query.where import SEMANTICS as FILTER_SEMANTICS
 from logloom.recipe.model import Recipe
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.software import software
@@ -323,7 +324,17 @@ class LogJob(Job):
         part = [{"set_back": options.set_back}] if options.set_back else []
         tables = [{"dialects": [one.to_data() for one in options.tables]}] if options.tables else []
         alternatives = [{"any": options.alternatives.to_data()}] if options.alternatives else []
-        return [READING_SEMANTICS, options.on_error, *names, *extent, *part, *tables, *alternatives]
+        filtered = [{"filters": FILTER_SEMANTICS}] if self.plan.where else []
+        return [
+            READING_SEMANTICS,
+            options.on_error,
+            *names,
+            *extent,
+            *part,
+            *tables,
+            *alternatives,
+            *filtered,
+        ]
 
     @property
     def dependencies(self) -> Mapping[str, str]:

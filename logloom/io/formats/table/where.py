@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from logloom.blocks import Array
 from logloom.io.formats.table import description as d
-from logloom.query.where import Categories, Filter, all_of, parse
+from logloom.query.comparison import Categories
+from logloom.query.where import Filter, all_of, parse
 from logloom.schema import STRING, ColumnType
 
 Where: TypeAlias = str | Sequence[tuple[str, str, Any]] | Any  # or a pyarrow expression
