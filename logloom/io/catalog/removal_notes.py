@@ -41,9 +41,22 @@ def removed_file(number: int) -> str:
     return f"versions/{number:08d}{_REMOVED}"
 
 
+RETENTION = "retention"
+IGNORED_TAGS = "retention that ignores tags"
+
+
 def mark_removed(store: Store, number: int, why: str) -> None:
     """Mark a version as removed. An existing note is written again, to renew its age."""
-    store.replace(removed_file(number), canonical({"version": number, "why": why}))
+    store.replace(removed_file(number), _note_of(number, why))
+
+
+def is_removed_for(store: Store, number: int, why: str) -> bool:
+    """Return whether the note that a version is removed has this reason."""
+    return store.read_if_there(removed_file(number)) == _note_of(number, why)
+
+
+def _note_of(number: int, why: str) -> bytes:
+    return canonical({"version": number, "why": why})
 
 
 def key_of(name: str) -> int:

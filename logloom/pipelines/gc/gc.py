@@ -26,7 +26,15 @@ from logloom.io.catalog.intervals import numbers_with
 from logloom.io.catalog.inventory import Holdings, log_file_pattern
 from logloom.io.catalog.manifest import as_laid_out, manifest_at, no_version_at, read_manifest
 from logloom.io.catalog.pages import PAGES, page_file
-from logloom.io.catalog.removal_notes import forget_removals, mark_removed, removed_file, removing
+from logloom.io.catalog.removal_notes import (
+    IGNORED_TAGS,
+    RETENTION,
+    forget_removals,
+    is_removed_for,
+    mark_removed,
+    removed_file,
+    removing,
+)
 from logloom.io.catalog.removed_versions import keep_past
 from logloom.io.catalog.tags import read_tags
 from logloom.io.catalog.version_files import (
@@ -207,14 +215,17 @@ class _Collection(Removal):
         return dict.fromkeys(numbers) | dict(found.known)
 
     def _bring_back(self, number: int) -> bool:
-        """Takes the note back that a version with a tag is removed; gives whether it is there again.
+        """Remove the note that a version with a tag is removed; return whether the version is there again.
 
-        Such a note is that of a gc that was killed before it looked for new tags, as `_take_out` does. An old
-        one is only renewed: another gc may have read it before the tag was given, and be removing files.
+        Such a note is that of a gc that was to ignore tags, which stays, or of one that was killed before it
+        looked for new tags, as `_take_out` does. An old one is only renewed: another gc may have read it
+        before the tag was given, and be removing files.
         """
         note = removed_file(number)
         if not self._store.exists(version_file(number)):
             return False  # somebody gave it up, since its manifest is lost
+        if is_removed_for(self._store, number, IGNORED_TAGS):
+            return False
         is_young = (changed_at(self._store, note) or self._now) >= self._cutoff
         if is_young and self._lacks_files(number):  # a copy made an old note young
             self.done.notes.append(
@@ -226,7 +237,7 @@ class _Collection(Removal):
         if is_young:
             self._store.remove(note)
             return True
-        mark_removed(self._store, number, "retention")
+        mark_removed(self._store, number, RETENTION)
         self.done.notes.append(
             f"version {number} has a tag, and a gc that was killed counted it as removed: run gc again to "
             "bring it back"
@@ -240,7 +251,7 @@ class _Collection(Removal):
     def _take_out(self, number: int, tags: Collection[int]) -> None:
         """Notes that a version is removed, unless it got a tag since those were read."""
         if not self._dry:
-            mark_removed(self._store, number, "retention")
+            mark_removed(self._store, number, IGNORED_TAGS if number in tags else RETENTION)
             if number in set(read_tags(self._store).values()).difference(tags):
                 self._store.remove(removed_file(number))
                 return

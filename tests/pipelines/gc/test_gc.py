@@ -110,10 +110,10 @@ def test_a_version_of_unknown_time_stays_where_days_are_asked_for(store, monkeyp
 def test_a_tag_brings_no_version_back_whose_files_are_gone(store, tmp_path):
     for number in (1, 2):
         commit_version(store, number, [f"log-{number}"])
-    tag(store, 1, ["gold"])
     for _ in range(2):
-        collect_garbage(str(store.local), keep=Keep(last=1, tags="none"))
+        collect_garbage(str(store.local), keep=LAST)
         age(store.local, 30)
+    change_tags(store, lambda tags: {"gold": 1})  # as of a command that looked before the first gc
     copy = tmp_path / "copy"  # in which the note of the removal is young
     shutil.copytree(store.local, copy, copy_function=shutil.copyfile)
     done = collect_garbage(str(copy), keep=LAST)
@@ -730,6 +730,18 @@ def test_a_version_with_a_tag_that_a_killed_gc_took_out_comes_back(store):
         "version 1 has a tag, and a gc that was killed counted it as removed: run gc again to bring it back"
     ]
     assert collect_garbage(root).kept == (1, 2)
+
+
+def test_a_version_that_was_removed_in_spite_of_its_tag_stays_removed(store):
+    for number in (1, 2):
+        commit_version(store, number, ["a"])
+    tag(store, 1, ["paper"])
+    root = str(store.local)
+    assert collect_garbage(root, keep=Keep(last=1, tags="none")).removed == (1,)
+    for keep in (None, LAST):
+        done = collect_garbage(root, keep=keep)
+        assert (done.kept, done.waiting, done.notes) == ((2,), (1,), [])
+    assert version_numbers(store) == [2]
 
 
 @pytest.mark.parametrize("first", ["gc", "tag"])

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
+from logloom.cpus import available_cpus
 from logloom.errors import DatasetError
 from logloom.io.formats.l5kit.chunked_dataset import ChunkedDataset
 from logloom.io.formats.l5kit.rows import ReadRows
@@ -234,7 +234,7 @@ def compute_agents_mask(
         seen = Sightings.of(frames[first:stop], first, dataset.agents[rows], scene_stops, thresholds)
         mask[rows] = seen.counts(thresholds, source)
 
-    in_threads(fill, [*_batches(scene_stops, agent_stops)], num_threads or os.cpu_count() or 1)
+    in_threads(fill, [*_batches(scene_stops, agent_stops)], num_threads or available_cpus())
     return mask
 
 

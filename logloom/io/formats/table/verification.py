@@ -6,13 +6,13 @@ Elsewhere: comparing a dataset with its logs (logloom.pipelines).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from blake3 import blake3
 
+from logloom.cpus import available_cpus
 from logloom.errors import DatasetError
 from logloom.io.formats.table.blobs import chunk_hash, unpacker
 from logloom.io.formats.table.chunks import Layout
@@ -53,7 +53,7 @@ def verify(
         return list(_damage_of_log(root, table, log, storage_options))
 
     return [
-        line for lines in in_threads(damage, table.logs, threads or os.cpu_count() or 1) for line in lines
+        line for lines in in_threads(damage, table.logs, threads or available_cpus()) for line in lines
     ]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from threading import Lock
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from logloom.cpus import available_cpus
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.table import description as d
 from logloom.io.formats.table.index.files import decode_texts, is_text, read_file
@@ -84,7 +84,7 @@ def read_index(
             table.files.prepare(log.log_id)
         return read_file(table.file_uri(root, log.file), stored, table, storage_options, chosen)
 
-    threads = threads or max(4, os.cpu_count() or 1)
+    threads = threads or max(4, available_cpus())
     if chosen is None:
         frame = _Columns(root, table, [*user, LOG, ROW, *fields], [log.rows for log in table.logs])
         in_threads(lambda at: frame.fill(at, read(table.logs[at])), range(len(table.logs)), threads)

@@ -9,13 +9,13 @@ A reader opens files when they are first read, pickles without them, serves many
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.cpus import available_cpus
 from logloom.io.storage.files import File, preadv
 from logloom.io.storage.known_files import without_check
 from logloom.io.storage.locks import Lock
@@ -53,7 +53,7 @@ class RangeReader:
         self._numbers: dict[str, int] = {}
         self._any_remote = False
         self._storage = without_check(storage_options)  # chunks have digests of their own
-        self._most = threads or min(8, 2 * (os.cpu_count() or 1))
+        self._most = threads or min(8, 2 * available_cpus())
         self._threads = Threads(self._most, "ranges")
         self._files: dict[int, File] = {}
         self._numbering = Lock()

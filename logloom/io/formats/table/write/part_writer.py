@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -24,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from logloom.blocks import Ragged, Values
+from logloom.cpus import available_cpus
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.table import description as d
 from logloom.io.formats.table.blobs import BlobWriter, ChunkPlaces, Place, packer
@@ -148,7 +148,7 @@ class PartWriter:
         """
         self._folder, self._plan, self._references, self._span = folder, plan, references, span
         self._kept = kept or {}
-        self._workers = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="chunks")
+        self._workers = ThreadPoolExecutor(threads or available_cpus(), thread_name_prefix="chunks")
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="blobs")
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="syncs")
         self._writing: dict[str, Future[None]] = {}

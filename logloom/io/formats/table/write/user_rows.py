@@ -376,4 +376,6 @@ def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
         return np.can_cast(array.dtype, dtype, "same_kind")
     if dtype.kind in "biu" and array.dtype.kind in "biu":
         return bool((array.astype(dtype) == array).all())
+    if dtype.kind == "U" == array.dtype.kind:
+        return array.dtype.itemsize <= dtype.itemsize
     return array.size == 0 or np.can_cast(array.dtype, dtype, "equiv")
