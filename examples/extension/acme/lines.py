@@ -58,7 +58,6 @@ class LinesReader(LoadedReader):
 
 class LinesFormat(AssembledFormat):
     name, semantics, Options = "lines", 1, Options
-    holds_lists = False
 
     def check(self, options, schema):
         return [f"{name} is {ctype}" for name, ctype in schema.columns.items() if ctype.kind == "lists"]

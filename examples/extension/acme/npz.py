@@ -65,7 +65,6 @@ class NpzReader(LoadedReader):  # a unit is read whole when it is first asked fo
 
 class NpzFormat(Format):
     name, semantics, Options = "npz", 1, Options
-    holds_lists = False
 
     def check(self, options, schema):  # all other types can be stored
         return [f"{name} is {ctype}" for name, ctype in schema.columns.items() if ctype.kind == "lists"]
