@@ -191,7 +191,9 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
             )
     runs = {run: _by_date(store, one) if one.silence >= 0 else one for run, one in runs.items()}
     going_on = any(not status.is_over for status in runs.values())
-    read_back = units_read_back(store, number) if going_on else 0
+    read_back = max((status.units_read_back for status in runs.values()), default=0)
+    if not any(status.state == BuildState.committed for status in runs.values()):  # it removes the marks
+        read_back = max(read_back, units_read_back(store, number))
     is_there = going_on and store.exists(version_file(number))
     requested = 0
     for status in sorted(runs.values(), key=_latest_first):
@@ -203,7 +205,7 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
             status = _with_engine_state(store, status)
         if status.state == BuildState.committed and not status.whole:
             status = replace(status, lacking=_lacking(store, number))
-        yield status if status.is_over else replace(status, units_read_back=read_back)
+        yield replace(status, units_read_back=read_back)
 
 
 def _by_date(store: Store, status: BuildStatus) -> BuildStatus:
@@ -342,6 +344,7 @@ def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
         failure_files=tuple(outcome.failure_files),
         whole=outcome.whole,
         ended=outcome.ended,
+        units_read_back=outcome.read_back,
     )
 
 

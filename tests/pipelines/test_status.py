@@ -57,7 +57,7 @@ def test_a_build_is_running_until_its_outcome_stands_beside_its_note(plan):
     build(plan)
     (one,) = status.builds(store)
     assert one.state == "committed"
-    assert one.built == plan.num_partitions * len(plan.job.outputs)
+    assert one.built == one.units == one.units_read_back == plan.num_partitions * len(plan.job.outputs)
     done = command("status", store.uri, "--json")
     assert json.loads(done.stdout)[0]["state"] == "committed"
     assert "version 1, committed" in command("status", store.uri, "--wait").stdout

@@ -36,7 +36,7 @@ from logloom.transforms.build.journal import (
     JournalReader,
     Note,
 )
-from logloom.transforms.build.read_marks import units_read_back
+from logloom.transforms.build.read_marks import units_in_bundles
 from logloom.uris import is_local
 from logloom.values import dataclass
 
@@ -205,7 +205,7 @@ class UnitLooker:
         there = 0
         with contextlib.suppress(LogloomError):  # a store that refuses is for the build to report
             if self._marks_of is not None:
-                before, self._marked = self._marked, units_read_back(self._store, self._marks_of)
+                before, self._marked = self._marked, units_in_bundles(self._store, self._marks_of)
                 there = max(0, self._marked - before)
             for output, waiting in self._waiting.items() if self._marks_of is None else ():
                 folders = {identity[: self._store.fan_out] for identity in waiting}

@@ -50,7 +50,7 @@ from logloom.transforms.build.outcomes import (
     records_of,
 )
 from logloom.transforms.build.partition_results import MAX_REASONS, Failure, PartitionResult, skipped_record
-from logloom.transforms.build.read_marks import marks_folder
+from logloom.transforms.build.read_marks import marks_folder, units_read_back
 from logloom.transforms.build.reuse import removed_meanwhile
 from logloom.transforms.rows.accounts import (
     Tally,
@@ -344,6 +344,7 @@ class Outcome:
         unchanged: nothing was committed, since the parent version says all that this one would.
         warned: of logs that were built, the first few warnings.
         ended: when, in seconds since the Unix epoch; 0 where unknown.
+        read_back: units of the version's new logs that were read back, by all attempts.
         sequences: the episodes or scenes of logs that were built, of outputs that have such.
     """
 
@@ -361,6 +362,7 @@ class Outcome:
     unchanged: bool = False
     warned: tuple[BuildWarning, ...] = ()
     ended: Count = 0
+    read_back: Count = 0
     sequences: tuple[SequenceCounts, ...] = ()
 
 
@@ -421,8 +423,11 @@ def commit(
         "whole": logs.are_whole(within_budget=job.skip_budget > 0),
         "unchanged": unchanged,
         "warned": [asdict(warning) for warning in warnings],
+        "read_back": 0,
         "sequences": [asdict(one) for one in outcomes.sequences],
     }
+    with contextlib.suppress(StorageError):  # the number isn't worth a build
+        outcome["read_back"] = units_read_back(job.store, job.number)
     if not (failures or problem or unchanged):
         try:
             parts = [part for part, *_ in assembled]

@@ -30,6 +30,7 @@ from logloom.io.catalog.version_files import version_file
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.storage.store import Store
+from logloom.pipelines import status
 from logloom.pipelines.build import build as build_module
 from logloom.pipelines.build.build import build
 from logloom.pipelines.build.progress import Watch
@@ -450,6 +451,21 @@ def test_what_was_read_back_and_what_was_trusted_stands_in_the_manifest(drive, l
         recipe.model_copy(update={"name": "other"}), root, settings=BuildSettings(verify="all")
     ).manifest
     assert (third.verified, third.trusted) == ("all", {"logs": 0, "assembled": 0, "portions": 0})
+
+
+def test_the_smallest_sample_reads_one_unit_of_each_output(logs, tmp_path):
+    smallest = BuildSettings(verify="sample:1e-12")
+    recipe = quick_recipe(logs)
+    sound, damaged = tmp_path / "sound", tmp_path / "damaged"
+    build_at(recipe, sound, settings=smallest)
+    (one,) = status.builds(Store.at(str(sound)))
+    assert (one.state, one.units_read_back) == ("committed", 1)
+    assert one.units > 1
+    shutil.copytree(sound, damaged, ignore=shutil.ignore_patterns("v????????", "versions", "runs"))
+    for shard in damaged.glob("parts/tar/*/*/shard.tar"):
+        flip(shard)
+    with pytest.raises(ReadBackError):
+        build_at(recipe, damaged, settings=smallest)
 
 
 def test_a_changed_manifest_is_refused_and_a_missing_digest_is_mended(drive, built, tmp_path):

@@ -52,9 +52,7 @@ def verify(
     def damage(log: LogRows) -> list[str]:
         return list(_damage_of_log(root, table, log, storage_options))
 
-    return [
-        line for lines in in_threads(damage, table.logs, threads or available_cpus()) for line in lines
-    ]
+    return [line for lines in in_threads(damage, table.logs, threads or available_cpus()) for line in lines]
 
 
 def _damage_of_log(

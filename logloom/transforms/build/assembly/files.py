@@ -28,6 +28,8 @@ from logloom.io.catalog.assembled_outputs import (
 )
 from logloom.io.catalog.entries import ENTRY, Entry, FileEntry, unit_folder
 from logloom.io.catalog.manifest import Assembled, entries_of
+from logloom.io.catalog.records import LogRecords
+from logloom.io.catalog.version_files import runs_folder
 from logloom.io.formats.assembly import problems_at
 from logloom.io.formats.interface import AssembledFormat
 from logloom.io.formats.registry import format_named
@@ -45,7 +47,7 @@ from logloom.transforms.build.job import Target
 from logloom.transforms.build.journal import ASSEMBLING, CHECKING, READING_BACK, Note
 from logloom.transforms.build.outcomes import LogOutcomes, kept_records
 from logloom.transforms.build.partition_results import Failure
-from logloom.transforms.build.read_back import Reading, damaged, differences, is_sampled
+from logloom.transforms.build.read_back import Reading, damaged, differences, draw_of, is_sampled
 from logloom.transforms.build.read_marks import is_marked, leave_mark, mark_of
 from logloom.transforms.build.reuse import refresh_assembled
 from logloom.transforms.build.unit_checks import check_files, withdraw_assembled, withdraw_portions
@@ -84,18 +86,30 @@ AssembledResult = tuple[Assembled, tuple[Failure, ...], int]
 
 def may_check(job: Target) -> bool:
     """Whether `plan_checks` can find anything to look at."""
-    return bool(assembled_outputs(job)) or (job.settings.verify == "all" and job.parent is not None)
+    verify = job.settings.verify
+    return (
+        bool(assembled_outputs(job))
+        or verify.startswith("sample:")
+        or (verify == "all" and job.parent is not None)
+    )
 
 
 def plan_checks(
     job: Target, outcomes: LogOutcomes, planned: Iterable[PlannedAssembly]
 ) -> Iterator[UnitCheck]:
-    """The units that outputs will be assembled from; with verify "all" also those of logs that were kept."""
+    """Return the units that outputs will be assembled from.
+
+    With verify "all" also those of logs that were kept; of a sample one of each output without any in it.
+    """
     if outcomes.failures or outcomes.unchanged:
         return
     whole: set[tuple[str, str]] = set()
-    kept = kept_records(job, outcomes) if job.settings.verify == "all" else ()
-    for _, entry in entries_of(job.store, kept):
+    more: Iterable[Entry] = ()
+    if job.settings.verify == "all":
+        more = (entry for _, entry in entries_of(job.store, kept_records(job, outcomes)))
+    elif job.settings.verify.startswith("sample:"):
+        more = _of_outputs_without_a_draw(job, outcomes)
+    for entry in more:
         whole.add((entry.output, entry.identity))
         job.journal.write(Note(CHECKING, entry.log_id, done=False))
         yield UnitCheck(entry, True)
@@ -105,9 +119,29 @@ def plan_checks(
         yield from (UnitCheck(entry, False) for entry in staged)
 
 
+def _of_outputs_without_a_draw(job: Target, outcomes: LogOutcomes) -> list[Entry]:
+    """Return the nearest unit of each output of which no new unit is in the sample."""
+    nearest: dict[str, tuple[float, Entry]] = {}
+    left = set(job.outputs)
+    made = LogRecords(job.store, outcomes.made, runs_folder(job.number))
+    for _, entry in entries_of(job.store, made):
+        if entry.output in left and entry.rows:
+            if is_sampled(job.settings.verify, entry.identity):
+                left.discard(entry.output)
+                nearest.pop(entry.output, None)
+            else:
+                draw = (draw_of(entry.identity), entry)
+                nearest[entry.output] = min(nearest.get(entry.output, draw), draw, key=operator.itemgetter(0))
+        if not left:
+            break
+    return [entry for _, (_, entry) in sorted(nearest.items())]
+
+
 def check_unit(job: Target, check: UnitCheck) -> list[Failure]:
     """List the problems of a unit, which then no longer counts as finished."""
     found = damaged(job, check.entry, _problems(job, check))
+    if not found and check.is_whole and job.settings.verify != "all":
+        leave_mark(job, mark_of(job, [check.entry.output, check.entry.identity], read=1))
     job.journal.write(Note(CHECKING, check.entry.log_id))
     return found
 
