@@ -36,6 +36,7 @@ VALUES = (
     *(
         "uris",
         "values",
+        "cpus",
         "text",
         "familiar_names",
         "caching",
