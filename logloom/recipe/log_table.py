@@ -197,7 +197,7 @@ def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
         found.check_names([*table.column_names, *(f"{name}.available" for name in table.column_names)])
         columns: dict[str, Any] = {}
         kinds: dict[str, ColumnType] = {}
-        for name in {root_of(name, table.column_names) or name for name in found.columns}:
+        for name in dict.fromkeys(root_of(name, table.column_names) or name for name in found.columns):
             column = table[name]
             if types.is_dictionary(column.type):
                 column = column.cast(column.type.value_type)

@@ -346,7 +346,8 @@ def of_other_kind(store: Store) -> str:
     if names:
         are_logs = any(_is_log(store.uri_of(name), store) for name in names[:_LOOKED_AT])
         return f"contains logs, no dataset; {build} makes one of them" if are_logs else ""
-    if store.uri.endswith((".yaml", ".yml")) and store.exists(""):
+    is_folder = store.local is not None and store.local.is_dir()
+    if store.uri.endswith((".yaml", ".yml")) and not is_folder and store.exists(""):
         return f"is a recipe; give the ROOT that {build} writes"
     return f"is a log; {build} makes a dataset of it" if _is_log(store.uri, store) else ""
 

@@ -33,6 +33,8 @@ def missing_words(store: Store) -> str:
     missing = store.local
     while not missing.parent.exists():
         missing = missing.parent
+    if missing.is_symlink():
+        return f"{missing} is a link to a missing place; did its target move?"
     beside = sorted(path.name for path in missing.parent.iterdir()) if missing.parent.is_dir() else []
     near = near_to(missing.name.partition("@")[0], beside, most=0)
     where = "" if missing == store.local else f": {missing.parent} has no {missing.name!r}"

@@ -502,3 +502,14 @@ class TestParts:
         assert not (tmp_path / "t/table.json").exists()
         tt.commit_table(f"{tmp_path}/t", entries, self.TYPES)
         assert tt.verify(f"{tmp_path}/t") == []
+
+
+def test_a_text_may_be_shorter_than_the_type_of_its_column(tmp_path):
+    types = {"name": ColumnType(np.dtype("<U7"))}
+    tt.write_table(str(tmp_path / "table"), [{"name": np.str_("abc")}, {"name": "Überall"}], types=types)
+    assert [row["name"] for row in tt.row_loader(tt.read_index(str(tmp_path / "table")))] == [
+        "abc",
+        "Überall",
+    ]
+    with pytest.raises(UsageError, match="<U8 would lose something as <U7"):
+        tt.write_table(str(tmp_path / "other"), [{"name": "Überalls"}], types=types)
