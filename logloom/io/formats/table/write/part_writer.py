@@ -31,7 +31,7 @@ from logloom.io.formats.table.chunks import Layout, row_bytes
 from logloom.io.formats.table.groups import make_groups
 from logloom.io.formats.table.index.files import HASH_TYPE, read_part, write_file
 from logloom.io.formats.table.references import References
-from logloom.schema import ColumnType, Schema
+from logloom.schema import ColumnType, Schema, base_of
 from logloom.text import near_to
 from logloom.values import dataclass
 
@@ -46,7 +46,8 @@ class TablePlan:
 
     Attributes:
         keys: which of log_id and timestamp the rows have.
-        index: names of columns of the schema that are in the index too.
+        index: names of columns of the schema that are in the index too, with availabilities of those whose
+            values don't show which are missing.
         groups, codecs: as in `Description`.
     """
 
@@ -100,7 +101,9 @@ def make_plan(
         if group not in made:
             raise UsageError(f"compress: no group {group!r}{near_to(group, made)}")
         packer(codec)
-    return TablePlan(schema, tuple(keys), indexed, made, codecs)
+    masks = (f"{name}.available" for name in indexed if name in schema.sampled)
+    needed = (mask for mask in masks if schema.columns[base_of(mask)].dtype.kind != "f")  # NaN is missing
+    return TablePlan(schema, tuple(keys), tuple(dict.fromkeys([*indexed, *needed])), made, codecs)
 
 
 def index_problem(ctype: ColumnType) -> str:
