@@ -82,7 +82,7 @@ class TableFormat(AssembledFormat):
     """See `Format` and `AssembledFormat` in logloom.io.formats.interface."""
 
     name = "table"
-    semantics = 1
+    semantics = 2  # 1: no availabilities in the index
     takes = "index"
     Options = TableOptions
     preference = 10
