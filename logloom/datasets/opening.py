@@ -137,8 +137,8 @@ def open(
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
         where: keeps rows that pass: "ego.speed > 3 and available(camera.front)", as in a recipe's `rows`;
             it may also name log_id, timestamp, partition, split and row, look at rows around a row
-            ("ego.speed < 1 for 2s") and at intervals that `find` saved ("in(hard_braking)"). A comparison with
-            an unavailable value or NaN is unknown, and such a row doesn't pass.
+            ("ego.speed < 1 for 2s") and at intervals that `find` saved ("in(hard_braking)"). A comparison
+            with an unavailable value or NaN is unknown, and such a row doesn't pass.
         split: one or more of the recipe's, of the folders, or of a column `split` of texts; None for all.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         check: whether to compare what is read with checksums: of a version with the digests in its manifest,
