@@ -70,7 +70,7 @@ Verify = Annotated[
     typer.Option(
         metavar="new|all|sample:SHARE|none",
         help="What to read back before the commit: new units, everything (also logs of earlier versions), "
-        "a share of new units, or nothing.",
+        "a share of new units (at least one of each output), or nothing.",
     ),
 ]
 AllowDerive = Annotated[
