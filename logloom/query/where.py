@@ -212,6 +212,6 @@ def _extremes(node: Node, known: Mapping[str, Categories]) -> tuple[bool, bool]:
             inside = [*nodes(node)]
             is_plain = all(isinstance(one, Comparison | Membership | Constant | ColumnName) for one in inside)
             if is_plain and all(name in known for name, _ in names_of(node)):
-                low, high = of_rows(node, known)
-                return bool(np.all(low)), bool(np.any(high))
+                truth = of_rows(node, known)
+                return bool(np.all(truth[0])), bool(np.any(truth[1]))
     return False, True
