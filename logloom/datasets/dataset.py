@@ -618,7 +618,7 @@ class Dataset(DatasetView, Generic[Sample]):
             samples = mapped_windows(self._source, self._window, positions, self.columns, self._row_fns)
         else:
             found = window_batch(self._source, self._window, positions, self.columns, {})
-            single = [name for name in found if name in self.columns and not self.steps_of(name)]
+            single = [name for name in found if name in self.keys and not self.steps_of(name)]
             samples = batches.windows_of(found, len(positions), single)
         for fn in self._fns:
             samples = [fn(sample) for sample in samples]

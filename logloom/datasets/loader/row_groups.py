@@ -20,9 +20,9 @@ from logloom.datasets.views import positions as views
 from logloom.io.rows import batches
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.chain import grouped
-from logloom.io.rows.log_ranges import Ints, Stretches
+from logloom.io.rows.delegation import DelegatingSource
+from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import RowSource
-from logloom.schema import Schema
 
 
 def groups_of(rows: Dataset[Any]) -> RowGroups:
@@ -50,30 +50,17 @@ def held(source: Dataset[Any] | MixedRows, groups: Sequence[RowGroups], most: in
     return source.with_parts({name: HeldRows.of(part, own, most) for (name, part), own in parts})
 
 
-class HeldSource(RowSource):
+class HeldSource(DelegatingSource):
     """Rows of a source, of which some are in memory. For one thread; pickles without these.
 
     Attributes:
-        source: has the rows.
         groups: (positions, ascending, and their batch by `take`) by the number of a group, the one used last
             behind the others.
     """
 
     def __init__(self, source: RowSource):
-        self.source, self.place, self.has_stamps = source, source.place, source.has_stamps
+        super().__init__(source)
         self.groups: dict[int, tuple[Ints, Batch]] = {}
-
-    @property
-    def schema(self) -> Schema:
-        return self.source.schema
-
-    @property
-    def stretches(self) -> Stretches:
-        return self.source.stretches
-
-    @property
-    def stamps(self) -> Ints | None:
-        return self.source.stamps
 
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         """See `RowSource.take`; rows that aren't in memory are read."""
@@ -83,8 +70,7 @@ class HeldSource(RowSource):
             places = np.searchsorted(stored, positions[where])
             there = stored[np.minimum(places, len(stored) - 1)] == positions[where]
             if there.any():
-                keys = ("log_id", "timestamp", *names) if self.has_stamps else names
-                own = {key: batch[key] for key in keys}
+                own = {key: batch[key] for key in (*self._keys(), *names)}
                 parts.append((where[there], batches.take(own, places[there])))
                 where = where[~there]
             if not len(where):
@@ -92,6 +78,9 @@ class HeldSource(RowSource):
         if len(where):
             parts.append((where, self.source.take(positions[where], names)))
         return scattered(parts, len(positions), out) if parts else {}
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        return batches.rows_of(self.take(positions, names), len(positions))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "groups": {}}

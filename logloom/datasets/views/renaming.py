@@ -6,7 +6,6 @@ Elsewhere: `Dataset.rename`, which makes one (logloom.datasets.dataset).
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,8 @@ from logloom.datasets.views.column_choice import names_of
 from logloom.datasets.views.positions import SampleWindows
 from logloom.errors import UsageError
 from logloom.io.rows.batches import Batch
-from logloom.io.rows.log_ranges import Ints, SplitLabels, Stretches
+from logloom.io.rows.delegation import DelegatingSource
+from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import BLOCK_BYTES, RowSource
 from logloom.schema import ColumnType, Schema, base_of
 from logloom.statistics.columns import Statistics
@@ -73,10 +73,10 @@ def renamed_windows(
         columns: that samples have; windows of others are left out.
     """
     own = {name: spec for name, spec in windows.columns.items() if name in ("timestamp", *columns)}
-    return replace(windows, columns={names.get(name, name): spec for name, spec in own.items()})
+    return replace(windows, columns={renamed(name, names): spec for name, spec in own.items()})
 
 
-class RenamedSource(RowSource):
+class RenamedSource(DelegatingSource):
     """The rows of a source under other names; without columns whose name another one has now."""
 
     def __init__(self, source: RowSource, names: Mapping[str, str]):
@@ -84,6 +84,7 @@ class RenamedSource(RowSource):
         Args:
             names: the new names, by name.
         """
+        super().__init__(source)
         schema, taken = source.schema, set(names.values())
         columns = {
             names.get(name, name): ctype
@@ -91,81 +92,62 @@ class RenamedSource(RowSource):
             if name in names or name not in taken
         }
         sampled = [names.get(name, name) for name in schema.sampled if name in names or name not in taken]
-        self._source, self._new_names = source, dict(names)
+        self._new_names = dict(names)
+        self.counted = None if source.counted is None else self._renamed_counts
         self._schema = Schema(columns, tuple(sampled))
         back = {new: old for old, new in names.items()}
         self._stored = {name: renamed(name, back) for name in self._schema.all}
-        self.place, self.kind, self.period = source.place, source.kind, source.period
-        self.has_stamps, self.unknown, self.intervals = source.has_stamps, source.unknown, source.intervals
-        self.left_out, self.refused = dict(source.left_out), dict(source.refused)
-        self.counted = None if source.counted is None else self._renamed_counts
-        self.find_splits = None if source.find_splits is None else functools.partial(_splits_of, source)
 
     def _renamed_counts(self, columns: Sequence[str]) -> Statistics:
-        assert self._source.counted is not None
-        found = self._source.counted([self._stored[name] for name in columns])
+        assert self.source.counted is not None
+        found = self.source.counted(self._old(columns))
         lanes = {
             key._replace(column=renamed(key.column, self._new_names)): lane
             for key, lane in found.lanes.items()
         }
         return Statistics({key: lanes[key] for key in sorted(lanes)})
 
-    @property
-    def max_gap(self) -> int | None:
-        """
-        Raises:
-            UsageError: parts of the source have clocks of several rates.
-        """
-        return self._source.max_gap
-
-    @max_gap.setter
-    def max_gap(self, _: int | None) -> None: ...
+    def _old(self, names: Sequence[str]) -> list[str]:
+        return [self._stored[name] for name in names]
 
     @property
-    def stretches(self) -> Stretches:
-        return self._source.stretches
-
-    @property
-    def stamps(self) -> Ints | None:
-        return self._source.stamps
+    def schema(self) -> Schema:
+        return self._schema
 
     @cached_property
     def small(self) -> Mapping[str, Array]:
-        stored, known = self._source.small, self._source.schema.all
+        stored, known = self.source.small, self.source.schema.all
         own = {name: stored[old] for name, old in self._stored.items() if old in stored}
         others = (name for name in stored if name not in known and name not in self._stored)
         return {**{name: stored[name] for name in others}, **own}
 
+    def group_bounds(self, names: Sequence[str]) -> Ints:
+        return self.source.group_bounds(self._old(names))
+
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         stored = {self._stored.get(name, name): array for name, array in (out or {}).items()}
-        found = self._source.take(positions, [self._stored[name] for name in names], stored)
-        return {**_keys_of(found), **{name: found[self._stored[name]] for name in names if found}}
+        found = self.source.take(positions, self._old(names), stored)
+        return self._renamed(found, names) if found else {}
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        found = self._source.rows(positions, [self._stored[name] for name in names])
-        return [{**_keys_of(row), **{name: row[self._stored[name]] for name in names}} for row in found]
+        return [self._renamed(row, names) for row in self.source.rows(positions, self._old(names))]
+
+    def _renamed(self, found: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        kept = {key: found[key] for key in self._keys()}
+        return {**kept, **{name: found[self._stored[name]] for name in names}}
 
     def scan(
         self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        for block in self._source.scan([self._stored[name] for name in names], max_bytes, start, stop):
+        for block in self.source.scan(self._old(names), max_bytes, start, stop):
             columns = {name: block.columns[self._stored[name]] for name in names}
             yield replace(block, columns={"timestamp": block.columns["timestamp"], **columns})
 
     @property
     def structs(self) -> Mapping[str, ColumnType]:
-        types = self._source.structs
+        types = self.source.structs
         return {name: types[old] for name, old in self._stored.items() if old in types}
 
     def take_structs(self, positions: Ints, names: Sequence[str]) -> Batch:
-        found = self._source.take_structs(positions, [self._stored[name] for name in names])
+        found = self.source.take_structs(positions, self._old(names))
         return {name: found[self._stored[name]] for name in names}
-
-
-def _splits_of(source: RowSource) -> SplitLabels:
-    assert source.row_splits is not None
-    return source.row_splits
-
-
-def _keys_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: found[key] for key in ("log_id", "timestamp") if key in found}

@@ -171,7 +171,7 @@ def window_batch(
     found: Batch = {}
     masks: dict[int, NDArray[np.bool_]] = {}
     single = groups.pop(id(None), [])
-    if single:
+    if single or source.key_name:
         found = source.take(positions, single, {name: out[name] for name in single if name in out})
     for names in groups.values():
         spec = windows.columns[names[0]]
@@ -179,7 +179,8 @@ def window_batch(
         batch, masks[id(spec)] = _folded_rows(source, spec, positions, names, own)
         found |= {name: batch[name] for name in names}
     stamps = _stamps(source, windows.of("timestamp"), positions, masks) if source.has_stamps else {}
-    made = {**stamps, **{name: found[name] for name in columns}}
+    keys = (source.key_name, *columns) if source.key_name else columns
+    made = {**stamps, **{name: found[name] for name in keys}}
     return made | {key: masks[id(spec)] for key, spec in windows.masks(columns).items()}
 
 

@@ -1,6 +1,8 @@
 """Rows shuffled by row groups: the order, resuming, and how often groups are read."""
 
+import io
 import itertools
+import tarfile
 from collections import Counter
 
 import numpy as np
@@ -338,3 +340,37 @@ def test_chunks_of_zarr_are_read_once(tmp_path, watch):
     found = watch(ArraysSource, "_read", lambda source, path, name, own: (own[0], own[-1] + 1))
     check_epoch(rows, 4)
     assert sorted(found)[1:] == [(0, 800), (800, 1600), (1600, 2400), (2400, 3000)]
+
+
+@pytest.fixture
+def shards(tmp_path):
+    with tarfile.open(tmp_path / "s.tar", "w") as file:
+        for number in range(12):
+            member = tarfile.TarInfo(f"k{number:03}.txt")
+            member.size = 3
+            file.addfile(member, io.BytesIO(b"t%02d" % number))
+    return logloom.open(tmp_path / "s.tar")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_rows_of_shards_keep_their_keys(shards, workers):
+    for rows, name in ((shards, "txt"), (shards.rename({"txt": "t"}), "t"), (mix({"a": (shards, 1)}), "txt")):
+        with Loader(rows, batch=4, workers=workers, shuffle="groups", seed=1) as loader:
+            found = [next(loader) for _ in range(3)]
+        pairs = {
+            (key, value) for batch in found for key, value in zip(batch["__key__"], batch[name], strict=True)
+        }
+        assert pairs == {(f"k{number:03}", b"t%02d" % number) for number in range(12)}
+
+
+def test_windows_of_columns_of_shards_have_the_key_of_the_row(shards):
+    windows = shards.window({"txt": [-1, 0]}, on_edge="pad")
+    assert list(windows[1]) == list(windows.keys)
+    assert windows[1]["__key__"] == "k001"
+    assert windows.get_many([2, 0])["__key__"] == ["k002", "k000"]
+
+
+def test_renamed_rows_have_the_groups_of_their_source():
+    rows = grouped_rows()
+    renamed = rows.rename({"n": "text", "text": "n"})
+    assert renamed.source.group_bounds(("text",)).tolist() == BOUNDS
