@@ -63,12 +63,30 @@ def columns_of(schema: pa.Schema) -> list[ArrowColumn]:
             found += _columns(field, (field.name,))
         except ValueError as error:
             found.append(ArrowColumn(field.name, (field.name,), field.type, None, str(error)))
-    # A struct's field may have the same name as another column.
-    same = _repeated(column.name for column in found)
+    return _unique(found)
+
+
+def _unique(columns: Sequence[ArrowColumn]) -> list[ArrowColumn]:
+    """Columns, with a problem where two have one name, such as a struct's field and another column."""
+    same = _repeated(column.name for column in columns)
     return [
         replace(column, problem=_TWICE) if column.name in same and not column.problem else column
-        for column in found
+        for column in columns
     ]
+
+
+def without_name(columns: Sequence[ArrowColumn], name: str) -> list[ArrowColumn]:
+    """Return columns in which one of a name, in lower or upper case, has another name, with `_` appended.
+
+    >>> schema = pa.schema({"split": pa.string(), "x": pa.int8()})
+    >>> [column.name for column in without_name(columns_of(schema), "split")]
+    ['split_', 'x']
+    """
+    found = []
+    for column in columns:
+        root, dot, rest = column.name.partition(".")
+        found.append(replace(column, name=f"{root}_{dot}{rest}") if root.lower() == name else column)
+    return _unique(found)
 
 
 def _repeated(names: Iterable[str]) -> set[str]:

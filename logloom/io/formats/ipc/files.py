@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns
+from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns, without_name
 from logloom.io.arrow.files import arrow_file
 from logloom.io.formats.ipc.saved_datasets import converted, declared, files_by_split
 from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows, absent, rows_between
@@ -147,7 +147,7 @@ class ArrowFiles(RawRows):
         names: dict[str, None] = {}
         for name in self._files:
             with contextlib.suppress(DatasetError), self._opened(name) as file:
-                names |= dict.fromkeys(column.name for column in file.columns)
+                names |= dict.fromkeys(column.name for column in self._columns_in(name, file))
         return list(names | dict.fromkeys(SPLIT for split in self._files.values() if split is not None))
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
@@ -177,7 +177,7 @@ class ArrowFiles(RawRows):
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         with self._opened(piece.where[0]) as file:
-            columns, roots = _chosen(file, names)
+            columns, roots = self._chosen(piece, file, names)
             for _, batch in self._batches_of(piece, file, roots):
                 step = min(_MOST_ROWS, max(1, max_bytes * len(batch) // max(1, batch.nbytes)))
                 for start in range(0, len(batch), step):
@@ -188,7 +188,7 @@ class ArrowFiles(RawRows):
     ) -> Iterator[Batch]:
         """See `RawRows.pick`; nothing but these rows is read from a mapped file."""
         with self._opened(piece.where[0]) as file:
-            columns, roots = _chosen(file, names)
+            columns, roots = self._chosen(piece, file, names)
             at, taken, size = 0, list[Any](), 0
             for _, batch in self._batches_of(piece, file, roots):
                 own = rows_between(rows, at, at + len(batch))
@@ -201,6 +201,20 @@ class ArrowFiles(RawRows):
                     taken, size = [], 0
                 if at > rows[-1]:
                     return
+
+    def _columns_in(self, name: str, file: ArrowFile) -> Sequence[ArrowColumn]:
+        """The columns of a file; its own column `split` is `split_` where folders are the splits."""
+        return file.columns if self._files[name] is None else without_name(file.columns, SPLIT)
+
+    def _chosen(
+        self, piece: DatasetPiece, file: ArrowFile, names: Sequence[str] | None
+    ) -> tuple[list[ArrowColumn], list[str]]:
+        """The named columns of a piece, and the columns of Arrow that contain them: at least one."""
+        wanted = None if names is None else set(names)
+        own = self._columns_in(piece.where[0], file)
+        columns = [column for column in own if wanted is None or column.name in wanted]
+        readable = [column for column in columns if not column.problem] or columns or own[:1]
+        return columns, list(dict.fromkeys(column.path[0] for column in readable))
 
     def _batches_of(self, piece: DatasetPiece, file: ArrowFile, roots: Sequence[str]) -> Iterator[Any]:
         """The batches of a piece, of some columns of the file."""
@@ -221,7 +235,7 @@ class ArrowFiles(RawRows):
         found = raw_columns(declared, known if problems else columns)
         split = self._files[piece.where[0]]
         if split is not None:
-            found.setdefault(SPLIT, RawColumn([split] * len(batch), STRING))
+            found[SPLIT] = RawColumn([split] * len(batch), STRING)
         wanted = found if names is None else names
         return {name: found.get(name) or absent(len(batch)) for name in wanted}
 
@@ -250,14 +264,6 @@ class ArrowFiles(RawRows):
                 file = ArrowFile(pa.memory_map(path).read_buffer(about.st_size))
                 _open_files.put(key, file)
             yield file
-
-
-def _chosen(file: ArrowFile, names: Sequence[str] | None) -> tuple[list[ArrowColumn], list[str]]:
-    """The columns of a file with some names, and the columns of Arrow that contain them: at least one."""
-    wanted = None if names is None else set(names)
-    columns = [column for column in file.columns if wanted is None or column.name in wanted]
-    readable = [column for column in columns if not column.problem] or columns or file.columns[:1]
-    return columns, list(dict.fromkeys(column.path[0] for column in readable))
 
 
 def _taken(batch: Any, rows: Ints) -> Any:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns
+from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns, without_name
 from logloom.io.arrow.files import arrow_file
 from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows, absent, rows_between
 from logloom.io.rows.inference.types import RawColumn
@@ -28,6 +28,7 @@ from logloom.io.rows.log_ranges import Ints
 from logloom.io.storage.folders import content_of, files_of
 from logloom.io.storage.known_files import check_file
 from logloom.io.storage.store import Store
+from logloom.row_splits import COLUMN as SPLIT
 from logloom.schema import STRING, ColumnType
 
 SUFFIXES = (".parquet", ".pq")
@@ -39,7 +40,8 @@ _WHOLE = re.compile("-?[0-9]{1,10}")
 class ParquetFiles(RawRows):
     """Parquet files as `RawRows`; a piece is a row group.
 
-    Names of folders such as `day=3` are columns, unless the files have a column of that name.
+    Names of folders such as `day=3` are columns, unless the files have a column of that name. Folders
+    `split=train` decide the split of their rows: the files' own column `split` is `split_`.
     """
 
     kind = "parquet"
@@ -62,7 +64,7 @@ class ParquetFiles(RawRows):
         names: dict[str, None] = {}
         for name in self._files:
             with contextlib.suppress(DatasetError), open_parquet(self._store, name) as file:
-                names |= dict.fromkeys(column.name for column in columns_of(file.schema_arrow))
+                names |= dict.fromkeys(column.name for column in self._columns_of(file.schema_arrow))
         return list(names | dict.fromkeys(self.keys))
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
@@ -116,6 +118,7 @@ class ParquetFiles(RawRows):
         before, columns = self._last_columns
         if before is None or not schema.equals(before, check_metadata=True):
             columns = columns_of(schema)
+            columns = without_name(columns, SPLIT) if SPLIT in self.keys else columns
             self._last_columns = schema, columns
         return columns
 
@@ -129,7 +132,7 @@ class ParquetFiles(RawRows):
             every = self._columns_of(schema)
             columns = [column for column in every if chosen is None or column.name in chosen]
             columns = [_checked(file, schema, group, column) for column in columns]
-            own = {column.path[0] for column in every}
+            own = {column.path[0] for column in every} - {SPLIT}
             keys = {key: ctype for key, ctype in self.keys.items() if key not in own}
             metadata = file.metadata.row_group(group)
             step = max(1, max_bytes * metadata.num_rows // max(1, metadata.total_byte_size))

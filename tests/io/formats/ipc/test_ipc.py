@@ -23,6 +23,7 @@ FEATURES = {
     "grid": {"shape": [2, 3], "dtype": "float32", "_type": "Array2D"},
     "clip": {"shape": [None, 2], "dtype": "uint8", "_type": "Array2D"},
 }
+SPLIT_ROWS = {"train": [1, 2], "test": [3, 4]}
 NESTED = pa.list_(pa.list_(pa.float32()))
 
 
@@ -240,3 +241,21 @@ def test_files_with_dictionaries_are_read_by_many_threads(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda row: rows[row]["word"], range(120)))
     assert found == words["word"].to_pylist()
+
+
+@pytest.mark.parametrize("name", ["split", "Split"])
+def test_folders_decide_the_split_whatever_a_column_says(tmp_path, name):
+    odd = {split: pa.table({"x": x, name: ["test", "train"]}) for split, x in SPLIT_ROWS.items()}
+    save(tmp_path / "set", {split: [one] for split, one in odd.items()})
+    rows = ll.open(tmp_path / "set", split="train").get_many([0, 1])
+    assert (rows["x"].tolist(), rows["split"]) == ([1, 2], ["train", "train"])
+    assert rows["split_"] == ["test", "train"]
+    assert ll.open(tmp_path / "set", columns=["split_"])[3]["split_"] == "train"
+
+
+def test_two_columns_of_one_name_beside_a_split_are_left_out(tmp_path):
+    twice = pa.table({"x": [1, 2], "split": ["a", "b"], "split_": ["c", "d"]})
+    save(tmp_path / "set", {"train": [twice]})
+    rows = ll.open(tmp_path / "set")
+    assert "the name occurs twice" in rows.left_out["split_"]
+    assert rows[0]["split"] == "train"
