@@ -10,14 +10,14 @@ or empty, as in rows, never null.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from logloom.blocks import Block, Lists, Ragged
+from logloom.blocks import Block, Lists, Ragged, concatenate
 from logloom.datasets.views.scan import pieces_of
 from logloom.errors import UsageError
 from logloom.io.arrow.arrays import fixed_array, lists_array, ragged_array, stored_array, type_of
@@ -122,7 +122,7 @@ def _is_stored(dataset: Dataset[Any]) -> bool:
 
 
 def _stored_batches(dataset: Dataset[Any]) -> Iterator[Any]:
-    """Record batches that share the memory of the source's blocks; small ones are joined.
+    """Record batches that share the memory of the source's large blocks; small blocks are joined, as copies.
 
     Raises:
         UsageError: Arrow can't store a column's values; names it.
@@ -130,37 +130,40 @@ def _stored_batches(dataset: Dataset[Any]) -> Iterator[Any]:
     rows, source = dataset.stored_rows, dataset.source
     assert isinstance(rows, range)
     schema = _schema_of(dataset, dataset.keys)
-    held: list[Any] = []
-    size = 0
-    for block in source.scan(dataset.columns, start=rows.start, stop=rows.stop):
+    for blocks in _joinable(source.scan(dataset.columns, start=rows.start, stop=rows.stop)):
         arrays = {}
         for name in schema.names:
             try:
-                arrays[name] = _stored_column(block, name, source.schema.all.get(name))
+                arrays[name] = _stored_column(blocks, name, source.schema.all.get(name))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise _unfit(dataset.place, name, error) from error
-        batch = pa.RecordBatch.from_pydict(arrays, schema=schema)
-        held, size = [*held, batch], size + batch.nbytes
-        if size >= _JOINED_BYTES:
-            yield _one(held)
-            held, size = [], 0
-    if held:
-        yield _one(held)
+        yield pa.RecordBatch.from_pydict(arrays, schema=schema)
 
 
-def _stored_column(block: Block, name: str, ctype: ColumnType | None) -> Any:
+def _joinable(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Large blocks alone, and neighbouring small ones together."""
+    found: list[Block] = []
+    size = 0
+    for block in blocks:
+        own = block.nbytes + len(block.log_id) * len(block)
+        if found and size + own > _JOINED_BYTES:
+            yield found
+            found, size = [], 0
+        found.append(block)
+        size += own
+    if found:
+        yield found
+
+
+def _stored_column(blocks: Sequence[Block], name: str, ctype: ColumnType | None) -> Any:
     if name == "log_id":
-        return pa.array([block.log_id], pa.string()).take(pa.array(np.zeros(len(block), np.int64)))
-    values = block.columns[name]
+        numbers = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
+        return pa.array([block.log_id for block in blocks], pa.string()).take(pa.array(numbers))
+    parts = [block.columns[name] for block in blocks]
+    values = parts[0] if len(parts) == 1 else concatenate(parts)
     if ctype is not None and isinstance(values, Ragged) and ctype.kind == "array":
         return ragged_array(values.values, values.shapes)
     return stored_array(values, ctype or TIMESTAMP)
-
-
-def _one(batches: list[Any]) -> Any:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def stream_of(dataset: Dataset[Any]) -> Any:

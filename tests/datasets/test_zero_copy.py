@@ -81,3 +81,13 @@ def test_tables_of_blocks_equal_those_of_rows(tmp_path, name):
     assert found.schema == wanted.schema
     for one in found.column_names:
         assert repr(found[one].to_pylist()) == repr(wanted[one].to_pylist()), one
+
+
+def test_rows_of_many_short_logs_are_joined(tmp_path):
+    logs, ragged = [f"l{number:04}" for number in range(500)], [[n] * (n % 3) for n in range(500)]
+    own = pa.table({"log_id": logs, "timestamp": range(500), "r": ragged, "t": [*map(str, range(500))]})
+    with pa.ipc.new_stream(tmp_path / "rows.arrow", own.schema) as file:
+        file.write_table(own)
+    found = ll.open(tmp_path / "rows.arrow")[100:].to_arrow()
+    assert [column.num_chunks for column in found.columns] == [1, 1, 1, 1]
+    assert found.select(own.column_names).to_pylist() == own.slice(100).to_pylist()
