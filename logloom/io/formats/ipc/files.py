@@ -24,7 +24,7 @@ from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns, without_name
 from logloom.io.arrow.files import arrow_file
-from logloom.io.formats.ipc.saved_datasets import converted, declared, files_by_split
+from logloom.io.formats.ipc.saved_datasets import converted, declared, files_by_split, fixed_bytes
 from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows, absent, rows_between
 from logloom.io.rows.inference.types import RawColumn
 from logloom.io.rows.log_ranges import Ints
@@ -110,6 +110,11 @@ class ArrowFile:
                 self._sound.add((number, name))
         return chosen
 
+    def nbytes_of(self, batch: Any) -> int:
+        """How many bytes some rows have with their declared shapes, nulls included."""
+        fixed = sum(fixed_bytes(self.declared.field(name).type) for name in batch.schema.names)
+        return max(int(batch.nbytes), len(batch) * fixed)
+
     def declared_batch(self, batch: Any) -> tuple[Any, dict[str, str]]:
         """A batch with the shapes that features declare; and why columns can't have theirs, by name."""
         problems: dict[str, str] = {}
@@ -179,7 +184,7 @@ class ArrowFiles(RawRows):
         with self._opened(piece.where[0]) as file:
             columns, roots = self._chosen(piece, file, names)
             for _, batch in self._batches_of(piece, file, roots):
-                step = min(_MOST_ROWS, max(1, max_bytes * len(batch) // max(1, batch.nbytes)))
+                step = min(_MOST_ROWS, max(1, max_bytes * len(batch) // max(1, file.nbytes_of(batch))))
                 for start in range(0, len(batch), step):
                     yield self._columns_of(piece, file, batch.slice(start, step), columns, names)
 
@@ -195,7 +200,7 @@ class ArrowFiles(RawRows):
                 at += len(batch)
                 if len(own):
                     taken.append(_taken(batch, own))
-                    size += taken[-1].nbytes
+                    size += file.nbytes_of(taken[-1])
                 if taken and (size > max_bytes or at > rows[-1]):
                     yield self._columns_of(piece, file, _joined(taken), columns, names)
                     taken, size = [], 0

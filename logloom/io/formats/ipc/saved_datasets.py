@@ -29,6 +29,7 @@ SUFFIXES = (".arrow", ".feather")
 DATASET, SPLITS = "state.json", "dataset_dict.json"
 _SAVE = "save the dataset again by save_to_disk"
 _MOST_CLASSES = 1000  # that a description lists
+_NULL_BYTES = 256 << 20  # of the declared shape of a row without a value, or of all nulls within rows
 
 
 def files_by_split(store: Store) -> tuple[Store, dict[str, str | None]]:
@@ -144,11 +145,25 @@ def _shaped(kind: pa.DataType, shape: Sequence[Any]) -> pa.DataType:
     return inner
 
 
-def converted(array: Any, kind: pa.DataType) -> Any:
+def fixed_bytes(kind: pa.DataType) -> int:
+    """Return how many bytes a value of a type has, even a null, as far as the type determines it.
+
+    >>> fixed_bytes(pa.list_(pa.list_(pa.int16(), 3), 100)), fixed_bytes(pa.list_(pa.int16()))
+    (600, 0)
+    """
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * fixed_bytes(kind.value_type)
+    return (int(kind.bit_width) + 7) // 8 if pa.types.is_primitive(kind) else 0
+
+
+def converted(array: Any, kind: pa.DataType, is_inner: bool = False) -> Any:
     """Convert lists of lists to the type that `declared` returns for them.
 
+    Args:
+        is_inner: whether the array contains parts of rows.
+
     Raises:
-        ValueError: a row has another shape.
+        ValueError: a row has another shape, or nulls of this shape need too much memory.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -156,14 +171,20 @@ def converted(array: Any, kind: pa.DataType) -> Any:
         return array
     if pa.types.is_fixed_size_list(kind):
         valid = np.asarray(array.is_valid())
+        nulls = array.null_count if is_inner else min(array.null_count, 1)
+        if nulls * fixed_bytes(kind) > _NULL_BYTES:
+            raise ValueError(
+                f"a null of the declared shape, {kind}, needs {fixed_bytes(kind):,} bytes, and nulls may need "
+                f"{_NULL_BYTES:,}"
+            )
         present = array.drop_null()
         if pc.any(pc.not_equal(pc.list_value_length(present), kind.list_size)).as_py():
             raise ValueError(f"a row of another shape than the declared one, {kind}")
-        inner = converted(present.flatten(), kind.value_type)
+        inner = converted(present.flatten(), kind.value_type, True)
         found = pa.FixedSizeListArray.from_arrays(inner, type=kind)
         rows = pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid)
         return found if valid.all() else found.take(rows)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-    inner = converted(array.flatten(), kind.value_type)
+    inner = converted(array.flatten(), kind.value_type, True)
     return pa.ListArray.from_arrays(offsets, inner, type=kind, mask=array.is_null())

@@ -45,9 +45,12 @@ def table(rows=5, start=0):
             [{"x": i / 2, "y": -i} for i in n], pa.struct([("x", pa.float64()), ("y", pa.int64())])
         ),
     }
-    return pa.table(columns).replace_schema_metadata(
-        {"huggingface": json.dumps({"info": {"features": FEATURES}})}
-    )
+    return pa.table(columns).replace_schema_metadata(huggingface(FEATURES))
+
+
+def huggingface(features):
+    """The metadata of a schema that declare some features."""
+    return {"huggingface": json.dumps({"info": {"features": features}})}
 
 
 def save(folder, tables):
@@ -259,3 +262,33 @@ def test_two_columns_of_one_name_beside_a_split_are_left_out(tmp_path):
     rows = ll.open(tmp_path / "set")
     assert "the name occurs twice" in rows.left_out["split_"]
     assert rows[0]["split"] == "train"
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([None] * 4, "needs 8,000,000,000 bytes"),
+        ([[[[1]]], None], "another shape"),
+        ([[None] * 1000] * 2, "needs 8,000,000 bytes, and nulls may need 268,435,456"),
+    ],
+)
+def test_nulls_of_a_huge_declared_shape_are_left_out(tmp_path, rows, why):
+    kind = pa.list_(pa.list_(pa.list_(pa.int64())))
+    features = {"x": {"_type": "Array3D", "shape": [1000, 1000, 1000], "dtype": "int64"}}
+    bomb = pa.table({"x": pa.array(rows, kind), "y": range(len(rows))})
+    save(tmp_path / "set", [bomb.replace_schema_metadata(huggingface(features))])
+    with pytest.warns(UserWarning, match="left out"):
+        found = ll.open(tmp_path / "set")
+    assert re.search(rf"data-00000-of-00001\.arrow.*{why}", found.left_out["x"])
+    assert (found.columns, found[1]["y"]) == (("y",), 1)
+
+
+def test_many_nulls_of_a_declared_shape_are_read_in_small_batches(tmp_path):
+    features = {"x": {"_type": "Array2D", "shape": [64, 256], "dtype": "float64"}}  # 128 KiB
+    bomb = pa.table({"x": pa.nulls(2000, pa.list_(pa.list_(pa.float64()))), "y": range(2000)})
+    with pa.ipc.new_stream(tmp_path / "a.arrow", bomb.schema.with_metadata(huggingface(features))) as stream:
+        stream.write_table(bomb.replace_schema_metadata(huggingface(features)))
+    raw = files.ArrowFiles(Store.at(str(tmp_path / "a.arrow")))
+    (piece,) = raw.pieces(None)
+    sizes = [len(batch["y"].values) for batch in raw.batches(piece, None, 16 << 20)]
+    assert (sum(sizes), max(sizes)) == (2000, 127)
