@@ -76,7 +76,7 @@ def test_only_the_wanted_columns_are_loaded(table):
 
 
 @pytest.mark.parametrize(
-    ("where", "contains"),
+    ("where", "holds"),
     [
         ("pedestrians_count > 3", lambda r: r["pedestrians_count"] > 3),
         ("speed < 0.5 and not weather == 'sun'", lambda r: r["speed"] < 0.5 and r["weather"] != "sun"),
