@@ -370,7 +370,7 @@ def test_where_a_column_has_nulls_is_a_column_that_can_be_named(labels):
 
 def test_a_filter_sees_columns_that_rows_do_not_have(labels):
     assert [row["text"] for row in opened(labels, columns="text", where="available(label)")] == ["", "x"]
-    assert [row["text"] for row in opened(labels, columns="text", where="label == 0")] == ["", "x"]
+    assert [row["text"] for row in opened(labels, columns="text", where="label == 0")] == ["x"]
     assert [row["flag"] for row in opened(labels).filter("not available(text)")] == [False]
 
 

@@ -240,7 +240,7 @@ def test_statistics_of_all_columns_or_several_are_by_name(rows):
         (lambda rows: rows.get_many([True]), "a mask of 1 for 10 rows"),
         (lambda rows: rows.get_many([1.5]), "chosen by .* integers or bools"),
         (lambda rows: rows[["x", "n"]], r"rows\.select\(\[…\]\) chooses columns"),
-        (lambda rows: rows[1, 2], r"rows\.take\(\[…\]\) give several rows"),
+        (lambda rows: rows[1, 2], r"rows\.take\(\[…\]\) return several rows"),
         (lambda rows: rows.tail(-1), r"tail\(-1\): .* rows\[1:\] skips 1 rows"),
         (lambda rows: rows.sort_by("v"), "sort_by: rows have more than one number or text of v; make one"),
         (lambda rows: rows.unique("wrod"), "no column matches 'wrod'; did you mean word"),

@@ -222,7 +222,7 @@ NO_SHARDS = [
     ("train-{000..001}.tar", "train-001.tar: there is no such file"),
     ("train-{000,000}.tar", "names a file twice"),
     ("{train-000.tar,notes.txt}", "notes.txt.*doesn't end in"),
-    ("{notes,more}.txt", "no such dataset"),
+    ("{notes,more}.txt", "no such file or folder"),
     ("{train-000.tar,../x.tar}", "would be outside"),
     ("train-{0000000..9999999}.tar", "more than 1000000 names"),
 ]
