@@ -47,7 +47,8 @@ class RowGroups:
         Args:
             members: (n,) numbers of the rows, ordered by group; None where they are 0, 1, ….
         """
-        self.starts, self._members = starts, members
+        is_plain = members is None or np.array_equal(members, np.arange(len(members)))
+        self.starts, self._members = starts, None if is_plain else members
 
     def members_of(self, group: int) -> Ints:
         """(k,) the numbers of the rows of a group."""

@@ -239,6 +239,14 @@ def test_a_state_of_another_shuffle_is_refused():
         loader.load(saved)
 
 
+def test_a_state_goes_on_with_equal_rows_chosen_by_number():
+    rows, options = grouped_rows(), {"batch": 2, "workers": 0, "shuffle": "groups"}
+    with Loader(rows, **options) as loader, Loader(rows.take(np.arange(LENGTH)), **options) as other:
+        next(loader)
+        other.load(loader.save())
+        assert next(other)["n"].tolist() == next(loader)["n"].tolist()
+
+
 def test_what_has_no_groups_is_refused():
     with pytest.raises(UsageError, match="a list has no row groups; pass rows of"):
         Loader([{"n": 1}], batch=1, shuffle="groups")
