@@ -119,10 +119,10 @@ def checked(numbers: ArrayLike | slice, length: int, outside: type[Exception] = 
         return np.empty(0, np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise UsageError(f"rows are chosen by (k,) integers or bools, not {found.dtype}{list(found.shape)}")
-    rows = found.astype(np.int64)
-    beyond = (rows < -length) | (rows >= length)
+    beyond = (found < -length) | (found >= length)  # before uint64 wraps around
     if beyond.any():
-        raise outside(f"row {rows[beyond][0]} of {length}")
+        raise outside(f"row {found[beyond][0]} of {length}")
+    rows = found.astype(np.int64)
     return np.where(rows < 0, rows + length, rows)
 
 

@@ -350,10 +350,11 @@ class RowSource(abc.ABC):
 
     def _positions(self, indices: ArrayLike) -> Ints:
         """(n,) rows from 0, of rows of which negative ones count from the end."""
-        rows, length = np.asarray(indices, np.int64).reshape(-1), len(self)
-        outside = (rows < -length) | (rows >= length)
+        found, length = np.asarray(indices).reshape(-1), len(self)
+        outside = (found < -length) | (found >= length)  # before uint64 wraps around
         if outside.any():
-            raise IndexError(f"{self.place}: row {rows[outside][0]} of {length}")
+            raise IndexError(f"{self.place}: row {found[outside][0]} of {length}")
+        rows = found.astype(np.int64)
         return np.where(rows < 0, rows + length, rows)
 
     @cached_property

@@ -208,10 +208,15 @@ def test_a_renamed_view_has_the_values_of_its_source_wherever_it_is_read(rows):
     np.testing.assert_array_equal(into["y"], batch["y"])
 
 
-def test_rows_without_a_value_come_last_and_have_none_of_the_different_ones(tmp_path):
+@pytest.fixture
+def gaps(tmp_path):
     columns = {"i": pa.array([3, None, 1, 1]), "t": ["b", None, "a", ""], "f": [2.0, None, math.nan, -1.0]}
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    rows = logloom.datasets.open(tmp_path / "x.parquet")
+    return logloom.datasets.open(tmp_path / "x.parquet")
+
+
+def test_rows_without_a_value_come_last_and_have_none_of_the_different_ones(gaps):
+    rows = gaps
     for name, upwards, downwards, values in (
         ("i", [2, 3, 0, 1], [0, 2, 3, 1], [1, 3]),
         ("t", [3, 2, 0, 1], [0, 2, 3, 1], ["", "a", "b"]),
@@ -222,6 +227,13 @@ def test_rows_without_a_value_come_last_and_have_none_of_the_different_ones(tmp_
             assert rows.sort_by(name).positions.tolist() == upwards
             assert rows.sort_by(name, descending=True).positions.tolist() == downwards
             assert values is None or rows.unique(name).tolist() == values
+
+
+def test_windows_of_availabilities_are_renamed_with_their_column(gaps):
+    windows = gaps.select(["i", "i.available"]).window({"i": [0, 1], "i.available": [-1, 0]}, on_edge="pad")
+    sample = windows.rename({"i": "y"})[0]
+    assert sample["y.available"].tolist() == [False, True]
+    assert sample["y.available.mask"].tolist() == [False, True]
 
 
 def test_statistics_of_all_columns_or_several_are_by_name(rows):
@@ -264,8 +276,10 @@ def test_what_a_view_refuses_names_the_remedy(rows, call, message):
 
 
 def test_a_row_that_there_is_not_is_an_index_error(rows):
-    for key in (10, [10], np.array([0, -11])):
+    for key in (10, [10], np.array([0, -11]), 2**64 - 1, np.array([2**64 - 1], np.uint64)):
         with pytest.raises(IndexError, match="of 10"):
             rows[key]
+        with pytest.raises(IndexError, match="of 10"):
+            rows.source.get_many(key)
     with pytest.raises(RowNumberError):
         rows["x"]

@@ -136,10 +136,10 @@ class ChunkedArray:
             key = np.flatnonzero(key)
         if key.dtype.kind not in "iu" and key.size:
             raise TypeError(f"rows are picked by ints, slices, masks or field names, not {key.dtype}")
+        if ((key < -len(self)) | (key >= len(self))).any():  # before uint64 wraps around
+            raise IndexError(f"{self._store.uri_of(self.name)}: a row outside of {len(self)}")
         rows = key.astype(np.int64).reshape(-1)
         rows = np.where(rows < 0, rows + len(self), rows)
-        if rows.size and not (rows.min() >= 0 and rows.max() < len(self)):
-            raise IndexError(f"{self._store.uri_of(self.name)}: a row outside of {len(self)}")
         taken = np.empty(len(rows), self.dtype)
         pieces = cut(rows, rows + 1, self.metadata.chunk_rows)
         edges = [0, *(np.flatnonzero(np.diff(pieces.chunk)) + 1).tolist(), len(rows)]
