@@ -254,7 +254,12 @@ def reading(dataset: D, picked: Pick) -> D:
     of_rows, fns = dataset.functions
     if of_rows or not all(isinstance(fn, Normalize) for fn in fns):
         return dataset
-    names = tuple(name for name in dataset.columns if picked.keeps(name))
+    beside = dataset.with_functions((), ()).keys
+    names = []
+    for name in dataset.columns:
+        keys = dataset.with_functions((name,), ()).keys  # its own, and that of its mask
+        if any(picked.keeps(key) for key in keys if key not in beside):
+            names.append(name)
     return dataset.with_functions(names, [fn.part(names) for fn in fns if isinstance(fn, Normalize)])
 
 

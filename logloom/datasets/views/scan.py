@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.datasets.search.log_matches import index_values
-from logloom.datasets.views.column_choice import names_of
+from logloom.datasets.views.column_choice import Pick, names_of
 from logloom.errors import UsageError
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
@@ -83,7 +83,7 @@ def column_values(dataset: Dataset[Any], name: str, verb: str) -> tuple[Array, N
     """
     source, view, flag = dataset.source, dataset, ""
     if dataset.is_mapped:
-        view = dataset.select([name])
+        view, flag = dataset.select([name]), _flag_of(dataset, name)
     elif name in source.small:
         return _known(source.small[name][dataset.positions])
     elif name in _INDEX and name not in source.schema.all and (name != "timestamp" or source.has_stamps):
@@ -94,14 +94,30 @@ def column_values(dataset: Dataset[Any], name: str, verb: str) -> tuple[Array, N
     else:
         if names_of([name], source.schema, None, source.place, source.left_out) != (name,):
             raise UsageError(f"{verb}: {name!r} names no single column; its name does")
-        flag = f"{name}.available" if f"{name}.available" in source.schema.meta else ""
-        view = type(dataset)(source, dataset.stored_rows, (name, flag) if flag else (name,))
+        flag = _flag_of(dataset, name)
+        view = _stored(dataset, (name, flag) if flag else (name,))
     pieces = [batch for _, batch in pieces_of(view, None)] or [view.get_many([])]
     parts = [_one_value(batch[name], name, verb) for batch in pieces if name in batch]
     values, missing = _known(np.concatenate(parts or [np.empty(0)]))
     if flag:
-        missing |= ~np.concatenate([batch[flag] for batch in pieces])
+        if dataset.is_mapped:
+            pieces = [batch for _, batch in pieces_of(_stored(dataset, (flag,)), None)]
+        missing = missing | ~np.concatenate([np.empty(0, np.bool_), *(batch[flag] for batch in pieces)])
     return values, missing | (values == NO_AGE if name.endswith(".age") else False)
+
+
+def _stored(dataset: Dataset[Any], names: tuple[str, ...]) -> Dataset[Any]:
+    """The rows of a dataset as stored, also those that are in windows or were mapped."""
+    return type(dataset)(dataset.source, dataset.stored_rows, names)
+
+
+def _flag_of(dataset: Dataset[Any], name: str) -> str:
+    """The availability of a column, also of scaled values; "" without one, or if functions may fill gaps."""
+    from logloom.datasets.statistics import Normalize
+
+    fns = [fn for some in dataset.functions for fn in some]
+    is_own = all(isinstance(fn, Normalize | Pick) for fn in fns)
+    return f"{name}.available" if is_own and f"{name}.available" in dataset.source.schema.meta else ""
 
 
 def _known(values: Array) -> tuple[Array, NDArray[np.bool_]]:

@@ -229,6 +229,23 @@ def test_rows_without_a_value_come_last_and_have_none_of_the_different_ones(gaps
             assert values is None or rows.unique(name).tolist() == values
 
 
+def test_scaled_columns_are_without_a_value_where_the_stored_ones_are(gaps):
+    scaled = gaps.normalized(["i", "f"])
+    assert scaled.sort_by("i").positions.tolist() == [2, 3, 0, 1]
+    assert scaled.select("f").sort_by("f", descending=True).positions.tolist() == [0, 3, 1, 2]
+    assert len(scaled.unique("i")) == 2
+    assert scaled[:0].unique("i").tolist() == []
+    assert gaps.map(lambda row: {"i": -row["i"]}).unique("i").tolist() == [-3, -1, 0]
+
+
+def test_the_mask_of_a_scaled_column_is_selected_alone(gaps):
+    windows = gaps.window({"f": [-1, 0]}, on_edge="pad").normalized("f")
+    found = windows.select(["f.mask"])
+    assert {name: value.tolist() for name, value in found[0].items()} == {"f.mask": [False, True]}
+    assert found.columns == ("f",)
+    assert gaps.window([-1, 0], on_edge="pad").normalized("f").select("mask").columns == ()
+
+
 def test_windows_of_availabilities_are_renamed_with_their_column(gaps):
     windows = gaps.select(["i", "i.available"]).window({"i": [0, 1], "i.available": [-1, 0]}, on_edge="pad")
     sample = windows.rename({"i": "y"})[0]
