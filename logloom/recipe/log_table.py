@@ -204,7 +204,10 @@ def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
             if types.is_string(column.type) or types.is_large_string(column.type):
                 columns[name] = Categories.found_in(pc.fill_null(column, "").to_pylist())
                 kinds[name] = ColumnType(np.dtype(np.uint8), (None,), "string")
-            elif types.is_integer(column.type) or types.is_floating(column.type):
+            elif types.is_integer(column.type):
+                columns[name] = pc.fill_null(column, 0).to_numpy()  # floats would round integers
+                kinds[name] = ColumnType(columns[name].dtype)
+            elif types.is_floating(column.type):
                 columns[name] = column.to_numpy()
                 kinds[name] = ColumnType(columns[name].dtype)
             elif types.is_boolean(column.type):

@@ -460,6 +460,25 @@ def test_filters_of_ticks_calculate(where, keep):
     assert columns["timestamp"].tolist() == everything["timestamp"][kept].tolist()
 
 
+@pytest.mark.parametrize("where", ["gear == 0", "not gear == 1", "gear in (0, 1)", "gear - 1 < 0"])
+def test_ticks_without_a_whole_number_pass_no_filter_of_it(where):
+    stamps = np.arange(1, 11) * 200_000_000
+    gears = ColumnType(np.dtype("<i4"))
+    log = MemoryLog(
+        {"/gear": MemoryTopic(stamps, stamps, np.arange(10), {"gear": (gears, np.zeros(10, "<i4"))})}
+    )
+    columns = (column("gear", "/gear", "gear", gears, tolerance=10_000_000),)
+    everything, passing = (
+        RowPlan(RateClock(Decimal(10)), columns, (), ("gear",), rows=6, **filters)
+        for filters in ({}, {"where": where})
+    )
+    found, _ = built(log, passing, plan_spans(log.summary, passing), 10**6)
+    stored, _ = built(log, everything, plan_spans(log.summary, everything), 10**6)
+    assert found["timestamp"].tolist() == stamps.tolist()
+    assert len(stored["timestamp"]) > len(stamps)
+    assert not stored["gear"].any()  # what is missing is stored as 0
+
+
 def test_images_of_dropped_ticks_are_not_decoded():
     log, plan = a_log(), a_plan(where="speed == 12")
     taken = []
