@@ -54,19 +54,21 @@ class HeldSource(DelegatingSource):
     """Rows of a source, of which some are in memory. For one thread; pickles without these.
 
     Attributes:
+        columns: of the groups in memory; rows of others are read.
         groups: (positions, ascending, and their batch by `take`) by the number of a group, the one used last
             behind the others.
     """
 
-    def __init__(self, source: RowSource):
+    def __init__(self, source: RowSource, columns: Sequence[str]):
         super().__init__(source)
+        self.columns = tuple(columns)
         self.groups: dict[int, tuple[Ints, Batch]] = {}
 
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         """See `RowSource.take`; rows that aren't in memory are read."""
         parts: list[tuple[Ints, Batch]] = []
         where = np.arange(len(positions))
-        for stored, batch in self.groups.values():
+        for stored, batch in self.groups.values() if {*names} <= {*self.columns} else ():
             places = np.searchsorted(stored, positions[where])
             there = stored[np.minimum(places, len(stored) - 1)] == positions[where]
             if there.any():
@@ -98,7 +100,7 @@ class HeldRows(Dataset[dict[str, Any]]):
     @classmethod
     def of(cls, rows: Dataset[Any], groups: RowGroups, most: int) -> HeldRows:
         """See `held`."""
-        made = cls(HeldSource(rows.source), rows.stored_rows, rows.columns)
+        made = cls(HeldSource(rows.source, rows.columns), rows.stored_rows, rows.columns)
         own = {"_source": made.source, "_groups": groups, "_most": most}
         made.__dict__.update(vars(rows) | own)
         return made
@@ -162,7 +164,7 @@ class HeldRows(Dataset[dict[str, Any]]):
             del kept[next(iter(kept))]
         for group in lacking:
             rows = np.unique(self._with_windows(views.at(self._rows, self._groups.members_of(group))))
-            kept[group] = rows, self._held.source.take(rows, self.columns)
+            kept[group] = rows, self._held.source.take(rows, self._held.columns)
 
     def _with_windows(self, positions: Ints) -> Ints:
         """The positions of rows and, of windows, of all their rows."""

@@ -17,7 +17,7 @@ import logloom.io.formats.table as tt
 from logloom.blocks import Block, Ragged
 from logloom.datasets import Dataset, Loader, mix, rows_seen
 from logloom.datasets.loader.orders import Order
-from logloom.datasets.loader.row_groups import groups_of
+from logloom.datasets.loader.row_groups import groups_of, held
 from logloom.errors import UsageError
 from logloom.io.arrow.layout import ArrowLayout
 from logloom.io.formats.parquet import ParquetReader, ParquetWriter
@@ -212,6 +212,20 @@ def test_each_group_is_read_once_an_epoch_and_few_are_kept(batch):
         assert len(kept) <= 3
     first = rows.source.reads[: len(BOUNDS) - 1]
     assert sorted(first) == [[number] for number in range(len(BOUNDS) - 1)]
+
+
+def test_groups_in_memory_have_all_columns_whatever_is_asked_for_first(gaps):
+    rows = held(gaps, [groups_of(gaps)], 1)
+    assert rows.get_many([0, 1], "y")["y"].tolist() == [1.0, 2.0]
+    assert rows.get_many([0, 1])["x"].tolist() == [5, 0]
+    assert rows.get_many([0, 1], "x.available")["x.available"].tolist() == [True, False]
+    assert rows[1]["y"] == 2
+
+
+@pytest.fixture
+def gaps(tmp_path):
+    pq.write_table(pa.table({"x": [5, None], "y": [1.0, 2.0]}), tmp_path / "gaps.parquet")
+    return logloom.open(tmp_path / "gaps.parquet")
 
 
 def test_a_state_of_another_shuffle_is_refused():
