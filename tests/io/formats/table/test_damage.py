@@ -68,7 +68,7 @@ def test_a_blob_cut_short_names_table_part_columns_and_row(table):
     path.write_bytes(path.read_bytes()[: size - 200])
     loader = tt.row_loader(tt.read_index(str(root)))
     assert_rows_equal(loader.get_row(0), rows[0])
-    words = r"/t: part 000000-.*camera\.front.*row 7 of log drive-1.*cut short: bytes \d+ to \d+ are wanted"
+    words = r"/t: part 000000-.*camera\.front.*row 7 of log drive-1.*cut short: bytes \d+ to \d+ are needed"
     for read in (
         lambda: loader.get_row(15),
         lambda: loader.get_rows(15, offsets=range(1)),
@@ -160,7 +160,7 @@ def test_a_missing_index_file_and_a_wrong_count_are_named(table):
     described["logs"][1][2] = 9
     (root / "table.json").chmod(0o644)
     (root / "table.json").write_text(json.dumps(described))
-    with pytest.raises(DatasetError, match=r"drive-1\.parquet: 8 rows, table\.json says 9"):
+    with pytest.raises(DatasetError, match=r"drive-1\.parquet: 8 rows, table\.json has 9"):
         tt.read_index(str(root))
 
 

@@ -252,8 +252,8 @@ def test_a_member_that_says_something_else_is_an_error(shard, tmp_path, old, new
         ("f8", "NaN", ', "meta": {"nan": {"v": 1}}', "is no float"),
         ("f8", "NaN", ', "meta": {"nan": ["v"]}', "no object of objects"),
         ("f8", "NaN", ', "meta": "nan"', "no object of objects"),
-        ("f8", "1.0", ', "meta": {"dtypes": {"v": "float32"}}', "it says float32"),
-        ("u8", "1", ', "meta": {"dtypes": {"v": [[1]]}}', "it says"),
+        ("f8", "1.0", ', "meta": {"dtypes": {"v": "float32"}}', "it has float32"),
+        ("u8", "1", ', "meta": {"dtypes": {"v": [[1]]}}', "it has"),
         ("f8", '{"f8": "7ff8000000000001"}', "", "v is no float64"),
     ],
 )
