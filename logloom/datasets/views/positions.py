@@ -117,7 +117,8 @@ def checked(numbers: ArrayLike | slice, length: int, outside: type[Exception] = 
         return np.flatnonzero(found)
     if found.size == 0:
         return np.empty(0, np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+    is_long = found.dtype.hasobject and all(isinstance(one, int) for one in found.flat)  # beyond 64 bits
+    if found.ndim != 1 or not (is_long or found.dtype.kind in "iu"):
         raise UsageError(f"rows are chosen by (k,) integers or bools, not {found.dtype}{list(found.shape)}")
     beyond = (found < -length) | (found >= length)  # before uint64 wraps around
     if beyond.any():

@@ -293,7 +293,7 @@ def test_what_a_view_refuses_names_the_remedy(rows, call, message):
 
 
 def test_a_row_that_there_is_not_is_an_index_error(rows):
-    for key in (10, [10], np.array([0, -11]), 2**64 - 1, np.array([2**64 - 1], np.uint64)):
+    for key in (10, [10], np.array([0, -11]), 2**64 - 1, 2**70, np.array([2**64 - 1], np.uint64)):
         with pytest.raises(IndexError, match="of 10"):
             rows[key]
         with pytest.raises(IndexError, match="of 10"):

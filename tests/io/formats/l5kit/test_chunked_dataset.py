@@ -127,7 +127,7 @@ def test_what_is_given_out_is_a_copy(array, rows):
     np.testing.assert_array_equal(array[:], rows)
 
 
-@pytest.mark.parametrize("key", [NUM_ROWS, -NUM_ROWS - 1, [NUM_ROWS]])
+@pytest.mark.parametrize("key", [NUM_ROWS, -NUM_ROWS - 1, [NUM_ROWS], [2**64 - 1]])
 def test_a_row_outside_is_an_index_error(array, key):
     with pytest.raises(IndexError):
         array[key]
