@@ -174,8 +174,8 @@ def converted(array: Any, kind: pa.DataType, is_inner: bool = False) -> Any:
         nulls = array.null_count if is_inner else min(array.null_count, 1)
         if nulls * fixed_bytes(kind) > _NULL_BYTES:
             raise ValueError(
-                f"a null of the declared shape, {kind}, needs {fixed_bytes(kind):,} bytes, and nulls may need "
-                f"{_NULL_BYTES:,}"
+                f"a null of the declared shape, {kind}, needs {fixed_bytes(kind):,} bytes, and nulls may "
+                f"need {_NULL_BYTES:,}"
             )
         present = array.drop_null()
         if pc.any(pc.not_equal(pc.list_value_length(present), kind.list_size)).as_py():

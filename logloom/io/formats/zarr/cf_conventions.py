@@ -1,12 +1,12 @@
 """Decoding of foreign zarr arrays by the attributes of the CF conventions, as xarray does.
 
-Here: `decoding_of`, which chooses how to decode an array's values, and `column_of`, which makes a column of
-decoded values.
+Here: `decoding_of`, which chooses how to decode an array's values, and `column_of` and `times_as_int64`,
+which make a column of decoded values.
 Elsewhere: the arrays (foreign_source).
 
 Values that are `_FillValue` or `missing_value` become NaN, and packed ones are multiplied and shifted by
 `scale_factor` and `add_offset`, in xarray's types. Counts "since" a date are times, counts of units whose
-`dtype` is timedelta64 are durations; conversions make both int64 ns. Units and descriptions are those of
+`dtype` is timedelta64 are durations; columns have both as int64 ns. Units and descriptions are those of
 `units` and `long_name`; a column keeps all other attributes that are true of decoded values.
 """
 
@@ -337,6 +337,17 @@ def _float_times(counts: Array, factor: int, epoch: int) -> Array:
     return times
 
 
+def times_as_int64(values: Array) -> Array:
+    """Convert times and durations to int64 ns, NaT to its bits; return other values as they are.
+
+    Raises:
+        UnfitValuesError: a time that int64 ns can't store.
+    """
+    if values.dtype.kind not in "mM":
+        return values
+    return np.asarray(stacked(RawColumn(values), ColumnType(np.dtype("<i8"), values.shape[1:])))
+
+
 def column_of(values: Array, decoding: Decoding) -> RawColumn:
     """Convert rows of decoded values to a column; times become int64 ns.
 
@@ -347,9 +358,8 @@ def column_of(values: Array, decoding: Decoding) -> RawColumn:
     if (values.dtype.kind == "U" and values.ndim == 1) or values.dtype.kind in "TO":
         return _text(values, description, attributes)
     unit = decoding.unit
-    if values.dtype.kind in "mM":
-        ctype = ColumnType(np.dtype("<i8"), values.shape[1:])
-        values, unit = np.asarray(stacked(RawColumn(values), ctype)), "ns"
+    if decoding.dtype.kind in "mM":
+        values, unit = times_as_int64(values), "ns"
     dtype = plain_dtype(values.dtype)
     ctype = ColumnType(dtype, values.shape[1:], "array", unit, description, attributes)
     return RawColumn(values.astype(dtype, copy=False), ctype)

@@ -20,7 +20,7 @@ from logloom.blocks import Array
 from logloom.caching import cached_property
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.formats.chunk_files import MAX_CHUNK_BYTES
-from logloom.io.formats.zarr.cf_conventions import Decoding, column_of, decoding_of
+from logloom.io.formats.zarr.cf_conventions import Decoding, column_of, decoding_of, times_as_int64
 from logloom.io.formats.zarr.foreign_groups import FILES, Groups, along_rows, dimensions_of, find_groups
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.chain import grouped
@@ -234,7 +234,7 @@ class ArraysSource(RowSource, RawRows):
         try:
             with explained(place):
                 stored = array[first:stop] if stop - first == len(rows) else array.oindex[rows]
-                return self._decoding(path, name).decode(np.asarray(stored))
+                return times_as_int64(self._decoding(path, name).decode(np.asarray(stored)))
         except LogloomError:
             raise
         except UnfitValuesError as error:
@@ -368,5 +368,6 @@ def _type_of(array: Any, decoding: Decoding) -> ColumnType | None:
         return texts[type(stored)] if array.ndim == 1 else ColumnType(np.dtype("O"), array.shape[1:])
     if array.dtype.kind not in "biufcSUVmM":
         return None
-    words = decoding.unit, decoding.description, decoding.attributes
-    return ColumnType(decoding.dtype, array.shape[1:], "array", *words)
+    is_time = decoding.dtype.kind in "mM"
+    dtype, unit = (np.dtype("<i8"), "ns") if is_time else (decoding.dtype, decoding.unit)
+    return ColumnType(dtype, array.shape[1:], "array", unit, decoding.description, decoding.attributes)

@@ -268,7 +268,6 @@ def test_two_columns_of_one_name_beside_a_split_are_left_out(tmp_path):
     ("rows", "why"),
     [
         ([None] * 4, "needs 8,000,000,000 bytes"),
-        ([[[[1]]], None], "another shape"),
         ([[None] * 1000] * 2, "needs 8,000,000 bytes, and nulls may need 268,435,456"),
     ],
 )
