@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, SupportsIndex, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +35,7 @@ from logloom.datasets.views.renaming import (
     renamed,
     renamed_windows,
 )
-from logloom.datasets.views.scan import column_values, mask_of, order_by
+from logloom.datasets.views.scan import check_unchanged, column_values, mask_of, order_by
 from logloom.datasets.views.windows import mapped_windows, sample_windows, stored_batch, window_batch
 from logloom.durations import Time
 from logloom.errors import UsageError
@@ -155,7 +155,9 @@ class Dataset(DatasetView, Generic[Sample]):
         check_new_names(columns, made.keys, self.place)
         return cast("Dataset[dict[str, Any]]", made)
 
-    def sort_by(self, columns: str | Sequence[str], descending: bool = False) -> Self:
+    def sort_by(
+        self, columns: str | Sequence[str], descending: bool | Sequence[bool] = False, **others: Never
+    ) -> Self:
         """The same rows by the values of columns. Reads these columns of all rows of this view, here and now.
 
         Rows of equal values keep their order; those without a value (unavailable, NaN) come last. Windows
@@ -163,16 +165,23 @@ class Dataset(DatasetView, Generic[Sample]):
 
         Args:
             columns: numbers or texts, also log_id, timestamp, and columns of `index`; the first decides.
-            descending: whether the largest comes first.
+            descending: whether the largest comes first, for all columns or for each.
+            others: none; the names of other libraries, `ascending` and `reverse`, are refused.
 
         Raises:
-            UsageError: there is no such column, or rows have more than one number or text of it.
+            UsageError: there is no such column, or rows have more than one number or text of it; `descending`
+                is something else.
 
         Examples:
             >>> rows = logloom.datasets.open("demo/dataset").sort_by("ego.speed", descending=True)
             >>> bool(rows[0]["ego.speed"] >= rows[-1]["ego.speed"])
             True
         """
+        if others:
+            raise UsageError(
+                f"sort_by: no argument {min(others)}; descending=True puts the largest first, and a list "
+                "such as descending=[True, False] has a flag for each column"
+            )
         order = order_by(self, given_names(columns, "columns"), descending)
         return self._with(_rows=views.at(self._rows, order))
 
@@ -269,14 +278,15 @@ class Dataset(DatasetView, Generic[Sample]):
 
         Args:
             where: as for `logloom.datasets.open`: on rows as they are stored, whatever `window` and `map`
-                make of them; of windows, on the row that each is around. Or a function that is given a
-                sample of this view and says whether it stays.
+                make of them; of windows, on the row that each is around. It names no column that
+                `normalized` changed. Or a function of a sample of this view that returns whether it stays.
             columns: those that the function is given, and no others are read; all of this view by default.
             batched: whether the function is given many samples at once, as `get_many` gives them, and gives
                 (n,) bool.
 
         Raises:
-            UsageError: the filter can't be parsed, or names unknown columns; the function gave no (n,) bool.
+            UsageError: the filter can't be parsed, or names unknown or normalized columns; the function
+                returned no (n,) bool.
 
         Examples:
             >>> rows = logloom.datasets.open("demo/dataset")
@@ -289,6 +299,7 @@ class Dataset(DatasetView, Generic[Sample]):
         if isinstance(where, str):
             if columns is not None or batched:
                 raise UsageError("filter: columns= and batched= go with a function; text names its columns")
+            check_unchanged(self, where)
             return self._with(_rows=passing(self._source, self.positions, where))
         if not callable(where):
             raise UsageError(f"filter: expected text or a function, got a {type(where).__name__}")
@@ -433,7 +444,8 @@ class Dataset(DatasetView, Generic[Sample]):
             return self.take(number)
         if is_many(number):
             return self._with(_rows=views.at(self._rows, self._chosen(number)))
-        if not hasattr(number, "__index__") or (isinstance(number, np.ndarray) and number.ndim):
+        is_bool = isinstance(number, bool) or getattr(number, "dtype", None) == np.bool_
+        if is_bool or not hasattr(number, "__index__") or (isinstance(number, np.ndarray) and number.ndim):
             raise RowNumberError(instead_of(number, self._source.schema, len(self), self.place))
         sample: Sample = self._samples([operator.index(number)])[0]
         return sample

@@ -72,7 +72,15 @@ def _stats_names(dataset: Dataset[Any], columns: str | Sequence[str] | None) -> 
         left = dataset[0] if dataset.is_mapped and len(dataset) else dataset.columns
         shown = [name for name in dataset.columns if name in left and name not in objects]
         return tuple(name for name in shown if not name.endswith(".available"))
-    names = names_of(columns, schema, None, source.place, source.left_out)
+    try:
+        names = names_of(columns, schema, None, source.place, source.left_out)
+    except UsageError as error:
+        if dataset.is_mapped:
+            error.add_note(
+                "stats counts stored columns, as functions given to map changed them; for a key that a "
+                "function added: rows.to_pandas(['key'])['key'].astype(float).describe()"
+            )
+        raise
     flags = [name for name in names if name.endswith(".available")]
     if flags or (isinstance(columns, str) and len(names) > 1):
         raise UsageError(

@@ -108,7 +108,7 @@ def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
             f"rows[{key!r}]: rows are reached by number, as in rows[0][{key!r}]; {alone} has that column, "
             f"rows.get_many(range(n))[{key!r}] and rows.to_pandas([…]) the values of many rows"
         )
-    if isinstance(key, Sequence | np.ndarray):
+    if isinstance(key, Sequence) or (isinstance(key, np.ndarray) and key.ndim):
         names = len(key) > 0 and all(isinstance(name, str) for name in key)
         call = "select([…]) chooses columns" if names else "[[…]] and rows.take([…]) return several rows"
         return f"rows[…]: rows are reached by a number, a slice, a list or a mask; rows{'.' * names}{call}"

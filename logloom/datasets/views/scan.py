@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.datasets.search.log_matches import index_values
-from logloom.datasets.views.column_choice import Pick, names_of
+from logloom.datasets.search.log_matches import index_values, parsed_for
+from logloom.datasets.views.column_choice import BatchFn, Pick, names_of
 from logloom.errors import UsageError
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
@@ -66,6 +66,22 @@ def mask_of(dataset: Dataset[Any], keeps: Callable[[Any], Any], batched: bool) -
         kept = [_truth(keeps(sample), number) for number, sample in enumerate(dataset)]
         masks.append(np.array(kept, np.bool_))
     return np.concatenate(masks)
+
+
+def check_unchanged(dataset: Dataset[Any], where: str) -> None:
+    """Check that a text filter names no columns whose stored values `normalized` changed.
+
+    Raises:
+        UsageError: it does, or can't be parsed.
+    """
+    of_rows, of_samples = dataset.functions
+    fns = [fn for fn in (*of_rows, *of_samples) if isinstance(fn, BatchFn)]
+    changed = {name for fn in fns for name in fn.changes}
+    if changed and (named := sorted(changed & {*parsed_for(dataset.source, where).columns})):
+        raise UsageError(
+            f"filter: {where!r} compares stored values, and normalized changed {named[0]}; call filter "
+            f"before normalized, or pass a function, as in rows.filter(lambda row: row[{named[0]!r}] > 1)"
+        )
 
 
 def column_values(dataset: Dataset[Any], name: str, verb: str) -> tuple[Array, NDArray[np.bool_]]:
@@ -127,6 +143,15 @@ def _known(values: Array) -> tuple[Array, NDArray[np.bool_]]:
 def _one_value(column: Any, name: str, verb: str) -> Array:
     if isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "biuf":
         return column
+    if isinstance(column, list) and all(isinstance(value, int | float) for value in column):
+        numbers = np.array(column)  # that functions given to map returned
+        if numbers.dtype.kind in "biuf":
+            return numbers
+    if isinstance(column, list) and any(value is None for value in column):
+        raise UsageError(
+            f"{verb}: {name} is None in some rows; return NaN from the function given to map where there is "
+            "no number, or '' where there is no text"
+        )
     for kind in (str, bytes):
         if isinstance(column, list | np.ndarray) and all(isinstance(value, kind) for value in column):
             found = np.empty(len(column), object)
@@ -138,17 +163,30 @@ def _one_value(column: Any, name: str, verb: str) -> Array:
     )
 
 
-def order_by(dataset: Dataset[Any], columns: Sequence[str], descending: bool) -> Ints:
+def order_by(dataset: Dataset[Any], columns: Sequence[str], descending: bool | Sequence[bool]) -> Ints:
     """(n,) numbers of the rows, ordered by columns, of which the first decides; those without a value last.
 
+    Args:
+        descending: whether the largest comes first, for all columns or for each.
+
     Raises:
-        UsageError: see `column_values`.
+        UsageError: see `column_values`; or `descending` is neither a truth value nor one for each column.
     """
+    flags = [descending] * len(columns) if isinstance(descending, bool | np.bool_) else descending
+    if (
+        not isinstance(flags, list | tuple | np.ndarray)
+        or len(flags) != len(columns)
+        or not all(isinstance(flag, bool | np.bool_) for flag in flags)
+    ):
+        raise UsageError(
+            f"sort_by: descending={descending!r:.60}; pass True or False, or a list of them, one for each of "
+            f"{len(columns)} columns"
+        )
     keys = []
-    for name in columns:
+    for name, is_descending in zip(columns, flags, strict=True):
         values, missing = column_values(dataset, name, "sort_by")
         codes = np.unique(values, return_inverse=True)[1].reshape(-1)
-        keys.append(np.where(missing, len(values), -codes if descending else codes))
+        keys.append(np.where(missing, len(values), -codes if is_descending else codes))
     return np.lexsort(keys[::-1]) if keys else np.arange(len(dataset))
 
 

@@ -285,11 +285,71 @@ def test_statistics_of_all_columns_or_several_are_by_name(rows):
         (lambda rows: rows.map(dict).rename({"x": "y"}), "call rename before map"),
         (lambda rows: rows.stats("timestamp"), "rows.index"),
         (lambda rows: rows.rename({"x": "y"}).filter("x > 1"), "x"),
+        (lambda rows: rows.sort_by(["x", "n"], descending=[True]), "one for each of 2 columns"),
+        (lambda rows: rows.sort_by("x", descending="no"), "descending='no'; pass True or False"),
+        (lambda rows: rows.sort_by("x", descending=1), "descending=1; pass True or False"),
+        (lambda rows: rows.sort_by("x", ascending=False), "no argument ascending; descending=True"),
+        (lambda rows: rows.sort_by("x", reverse=True), "no argument reverse; descending=True"),
+        (lambda rows: rows[True], r"rows\[True\]: rows are reached by number"),
+        (lambda rows: rows[np.array(True)], "rows are reached by number"),
+        (lambda rows: rows.map(lambda row: {"k": None}).unique("k"), "k is None in some rows; return NaN"),
+        (
+            lambda rows: rows.normalized(["n", "x"]).filter("x > 1"),
+            "changed x; call filter before",
+        ),
+        (lambda rows: rows.normalized("x").window([0]).filter("not x > 1"), "normalized changed x"),
+        (lambda rows: rows.filter("round(x) == 1"), r"as in 0\.5 <= column < 1\.5"),
     ],
 )
 def test_what_a_view_refuses_names_the_remedy(rows, call, message):
     with pytest.raises(UsageError, match=message):
         call(rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x", r"'x'; rows\.select\('x'\) has that column"),
+        ("wrod", r"'wrod'; did you mean word\?"),
+        ("filtre", r"'filtre'; did you mean filter\?"),
+        ("zzzzzz", "no attribute 'zzzzzz'$"),
+    ],
+)
+def test_an_unknown_attribute_names_the_column_or_the_nearest(rows, name, message):
+    with pytest.raises(AttributeError, match=message):
+        getattr(rows, name)
+    with pytest.raises(AttributeError, match=r"rows\.select\('ego\.\*'\)"):
+        rows.rename({"x": "ego.speed"}).ego  # noqa: B018
+
+
+def test_a_flag_for_each_column_orders_it(rows):
+    view = rows.sort_by(["word", "n", "timestamp"], descending=[True, False, np.True_])
+    keys = [(-ord(row["word"]), row["n"], -row["timestamp"]) for row in view]
+    assert keys == sorted(keys)
+    assert rows.sort_by(["word", "n"], descending=(False, False)).positions.tolist() == (
+        rows.sort_by(["word", "n"]).positions.tolist()
+    )
+
+
+@pytest.mark.parametrize("of", [int, float, bool, lambda n: [0.5, 1, 2, 3][n]])
+def test_numbers_of_python_that_functions_return_are_ordered(rows, of):
+    view = rows.map(lambda row: {"k": of(row["n"])})
+    values = [of(row["n"]) for row in rows]
+    assert view.unique("k").tolist() == sorted(set(values))
+    assert [row["k"] for row in view.sort_by("k", descending=True)] == sorted(values, reverse=True)
+
+
+def test_statistics_of_a_key_that_a_function_added_name_another_way(rows):
+    with pytest.raises(UsageError, match="no column matches 'k'") as caught:
+        rows.map(lambda row: {"k": len(row["word"])}).stats("k")
+    assert any(".describe()" in note for note in caught.value.__notes__)
+
+
+def test_a_text_filter_of_other_columns_stays_possible_after_normalized(rows):
+    view = rows.normalized("x")
+    assert view.filter("n > 1 and log_id != 'b'").positions.tolist() == (
+        rows.filter("n > 1 and log_id != 'b'").positions.tolist()
+    )
 
 
 def test_a_row_that_there_is_not_is_an_index_error(rows):
