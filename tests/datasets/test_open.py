@@ -624,7 +624,7 @@ def test_folders_that_are_no_splits_of_one_dataset_are_refused(root, tmp_path):
         logloom.datasets.open(tmp_path / "copy")
     assert len(logloom.datasets.open(tmp_path / "copy", split=["train"])) > 0
     (tmp_path / "copy/notes").mkdir()
-    with pytest.raises(DatasetError, match="it contains notes, train, val"):
+    with pytest.raises(UsageError, match="it contains notes, train, val"):
         logloom.datasets.open(tmp_path / "copy")
 
 

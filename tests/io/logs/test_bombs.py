@@ -169,7 +169,7 @@ def test_a_table_of_texts_that_repeat_beyond_all_measure_is_refused(tmp_path, ki
     pq.write_table(table, path, compression="zstd")
     assert path.stat().st_size < 100_000
     assert len(open_log([str(path)]).read({"/a": everything()})["/a"]) == 1000
-    with pytest.raises(LogReadError, match="row group 0, once it is decoded, takes 100000000 bytes"):
+    with pytest.raises(LogReadError, match="row group 0, once it is decoded, requires 100000000 bytes"):
         table_file(str(path), OpenOptions()).read(0, ["value"])
     assert "damaged" in verdict(path)
 
@@ -178,7 +178,7 @@ def test_a_table_of_one_number_in_very_many_rows_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table({"timestamp_ns": np.full(1_000_000, 5), "value": np.zeros(1_000_000)})
     pq.write_table(table, path, compression="zstd")
-    with pytest.raises(LogReadError, match="row group 0, once it is decoded, takes 8000000 bytes"):
+    with pytest.raises(LogReadError, match="row group 0, once it is decoded, requires 8000000 bytes"):
         table_file(str(path), OpenOptions()).read(0, ["value"])
     assert "unreadable" in verdict(path)
 
@@ -192,7 +192,7 @@ def test_a_feather_file_that_holds_far_more_than_it_takes_is_refused(tmp_path, i
     table = pa.table({"timestamp_ns": np.arange(100), "value": values})
     pa.feather.write_feather(table, str(path), compression="zstd")
     assert path.stat().st_size < 100_000
-    with pytest.raises(LogReadError, match="record batch 0, once it is decompressed, takes 100"):
+    with pytest.raises(LogReadError, match="record batch 0, once it is decompressed, requires 100"):
         table_file(str(path), OpenOptions()).read(0, ["value"])
     assert "unreadable" in verdict(path)
 
@@ -233,7 +233,7 @@ def test_a_feather_file_that_is_compressed_as_in_2020_is_bounded_too(tmp_path):
     path.write_bytes(data)
     with pa.OSFile(str(path)) as file:
         assert pa.ipc.open_file(file).get_batch(0).column(0)[-1].as_py() == 0  # Arrow reads it
-    with pytest.raises(LogReadError, match="once it is decompressed, takes 160000000 bytes"):
+    with pytest.raises(LogReadError, match="once it is decompressed, requires 160000000 bytes"):
         table_file(str(path), OpenOptions()).read(0, ["timestamp_ns"])
 
 
@@ -280,7 +280,7 @@ def test_a_sweep_whose_groups_hold_far_more_together_than_it_takes_is_refused(tm
     log = open_log([str(path)])
     (topic,) = log.summary.topics
     sweep = log.read({topic: TopicRequest(MIN_TIME, MAX_TIME, ("log",))})[topic]
-    with pytest.raises(LogReadError, match=r"a message of all its rows takes \d+ bytes.*as several files"):
+    with pytest.raises(LogReadError, match=r"a message of all its rows requires \d+ bytes.*as several files"):
         sweep.take(FieldSpec(("rows[].x",)), np.arange(1))
 
 

@@ -164,9 +164,9 @@ def test_a_folder_is_listed_once_however_many_of_its_files_are_named(monkeypatch
     logs = expand_logs(recipe([f"day/{name}" for name in names]), "memory://match-many")
     assert [f"{log.log_id}.mcap" for log in logs] == names
     assert asked == [("ls", "/match-many/day")]
-    with pytest.raises(RecipeError, match=r"day/gone\.mcap: there is no such file or folder"):
+    with pytest.raises(RecipeError, match=r"day/gone\.mcap: nothing is there; did you mean drive-\d+\.mcap"):
         expand_logs(recipe(["day/gone.mcap", *(f"day/{name}" for name in names)]), "memory://match-many")
-    assert [kind for kind, _ in asked[1:]] == ["ls", "info"]
+    assert len(asked[1:]) <= 5  # of the log that is missing
     monkeypatch.undo()
     fs.rm("/match-many", recursive=True)
 
@@ -202,7 +202,7 @@ def test_a_link_stands_for_what_it_leads_to(tmp_path):
     (tmp_path / "broken.mcap").symlink_to(tmp_path / "gone")
     found = expand_logs(recipe(["bag.mcap", "b.mcap"]), str(tmp_path))
     assert [(log.log_id, len(log.uris)) for log in found] == [("b", 1), ("bag", 2)]
-    with pytest.raises(RecipeError, match="there is no such file or folder"):
+    with pytest.raises(RecipeError, match="a link to a missing place"):
         expand_logs(recipe(["broken.mcap"]), str(tmp_path))
 
 

@@ -282,7 +282,7 @@ def test_a_table_without_times_is_refused_with_the_names_that_it_could_have(tmp_
 def test_rows_without_time_stop_a_reader_unless_it_salvages(tmp_path):
     table = pa.table({"time": pa.array([START, None, START + 2]), "v": [1, 2, 3]})
     path = str(write(table, tmp_path / "a.parquet"))
-    with pytest.raises(LogReadError, match=r"/a: it has no time, at row 1\."):
+    with pytest.raises(LogReadError, match=r"/a: it has no time, at row 1;"):
         open_log([path]).summary  # noqa: B018
     log = open_log([path], SALVAGE)
     assert column(log, "/a", "v").tolist() == [1, 3]
