@@ -4,7 +4,8 @@ Here: `ArrowFiles`, and `ArrowFile`, the record batches of one file.
 Elsewhere: which files belong to a dataset, and types of its features (saved_datasets), Arrow's types as
 column types (logloom.io.arrow.columns).
 
-Local files are mapped into memory, and rows are copied out of the map. Other files are read from their start.
+Local files are mapped into memory: columns of many rows may share the memory of the map, so a file must not
+change while its rows are used, and chosen rows are copies. Other files are read from their start.
 All buffers of a column are validated before its values are used, since Arrow doesn't check lengths and
 offsets by itself.
 """
@@ -38,14 +39,21 @@ from logloom.schema import STRING
 _FOOTED = b"ARROW1"  # first bytes of a file with a footer
 _MOST_ROWS = 1 << 20  # of a batch whose buffers contain fewer, such as one of nulls
 _PIECE_BYTES = 64 << 20  # about
-_KEPT_FILES = 64  # open in a process
+_KEPT_BYTES = 256 << 20  # of open files in a process, without mapped memory
+_FILE_BYTES = 1 << 20  # that an open file counts at least
 
 
 class ArrowFile:
-    """Record batches of one file, by number."""
+    """Record batches of one file, by number.
+
+    Attributes:
+        nbytes: about how much memory it takes, without mapped memory.
+        num_batches: None of a stream that is read from its start: of a file that isn't mapped, or
+            a compressed one that takes too much memory.
+    """
 
     def __init__(self, data: Any):
-        """Read the schema, and of a stream where its batches are.
+        """Read the schema, and of a mapped stream the places of its batches.
 
         Args:
             data: a buffer of the whole file, or a readable file.
@@ -55,45 +63,46 @@ class ArrowFile:
         """
         self._sound: set[tuple[int, str]] = set()
         self._data, self._kept = data, list[Any]()
+        self.nbytes = _FILE_BYTES
+        self.num_batches: int | None = None
         is_buffer = isinstance(data, pa.Buffer)
         head = bytes(memoryview(data)[: len(_FOOTED)]) if is_buffer else data.read(len(_FOOTED))
         self._footed = None
         if head == _FOOTED:
             self._footed = pa.ipc.open_file(data)
             self.schema = self._footed.schema
+            self.num_batches = self._footed.num_record_batches
             if is_buffer and self._footed.num_record_batches:
                 self._footed.get_batch(0)  # reads dictionaries, which threads must not do at once
         else:
             if not is_buffer:
                 data.seek(0)
-            stream = pa.ipc.open_stream(data)
-            self.schema = stream.schema
-            self._rest = iter(stream)
+            self._stream = pa.ipc.open_stream(data)
+            self.schema = self._stream.schema
             if is_buffer:
-                self._kept = list(self._rest)  # views of the buffer, unless compressed
+                self._keep_batches()
         self.declared = declared(self.schema)
         self.columns = columns_of(self.declared)
 
-    @property
-    def num_batches(self) -> int:
-        """How many batches there are; of a stream that isn't mapped they are read."""
-        if self._footed is not None:
-            return int(self._footed.num_record_batches)
-        self._kept += self._rest
-        return len(self._kept)
+    def _keep_batches(self) -> None:
+        """Keep the batches of a mapped stream, which are views unless compressed, if they fit into memory."""
+        for batch in self._stream:
+            self.nbytes += _bytes_outside(batch, self._data)
+            if self.nbytes > _KEPT_BYTES:
+                self._kept, self.nbytes = [], _FILE_BYTES
+                return
+            self._kept.append(batch)
+        self.num_batches = len(self._kept)
 
-    def batches(self, first: int, stop: int) -> Iterator[tuple[int, Any]]:
-        """Batches [first, stop) and their numbers."""
-        if self._footed is not None:
+    def batches(self, first: int, stop: int | None) -> Iterator[tuple[int, Any]]:
+        """Batches [first, stop) and their numbers; of a stream from its start, all of them."""
+        if stop is None:
+            is_buffer = isinstance(self._data, pa.Buffer)
+            yield from enumerate(pa.ipc.open_stream(self._data) if is_buffer else self._stream)
+        elif self._footed is not None:
             yield from ((number, self._footed.get_batch(number)) for number in range(first, stop))
-        elif isinstance(self._data, pa.Buffer):
-            yield from zip(range(first, stop), self._kept[first:stop], strict=True)
         else:
-            for number, batch in enumerate(self._rest):
-                if number >= stop:
-                    return
-                if number >= first:
-                    yield number, batch
+            yield from zip(range(first, stop), self._kept[first:stop], strict=True)
 
     def of_roots(self, number: int, batch: Any, roots: Sequence[str]) -> Any:
         """Some columns of a batch, as `declared`, validated.
@@ -129,11 +138,18 @@ class ArrowFile:
         return pa.RecordBatch.from_pydict(arrays), problems
 
 
-_open_files: LruCache[ArrowFile] = LruCache(_KEPT_FILES, lambda file: 1)
+def _bytes_outside(batch: Any, data: pa.Buffer) -> int:
+    """How many bytes of a batch are in other memory than a buffer."""
+    start, stop = data.address, data.address + data.size
+    buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None]
+    return sum(one.size for one in buffers if not start <= one.address <= stop)
+
+
+_open_files: LruCache[ArrowFile] = LruCache(_KEPT_BYTES)
 
 
 class ArrowFiles(RawRows):
-    """Arrow files as `RawRows`; a piece is some record batches of a file, about 64 MiB."""
+    """Arrow files as `RawRows`; a piece is some record batches of a file, about 64 MiB, or a whole stream."""
 
     kind = "arrow"
     is_direct = True
@@ -166,7 +182,10 @@ class ArrowFiles(RawRows):
                 with self._opened(name) as file:
                     count = file.num_batches
             except DatasetError:
-                count = 1  # reading it raises an error; readers of other files can go on
+                count = None  # reading it raises an error; readers of other files can go on
+            if count is None:
+                found.append(DatasetPiece(self._store.uri_of(name), (name, 0, None), content, size))
+                continue
             step = max(1, count * _PIECE_BYTES // max(1, size))
             for first in range(0, count, step):
                 stop = min(first + step, count)
