@@ -481,3 +481,13 @@ def test_numbers_in_trees_and_maps_of_plain_bags_are_structs(tmp_path, shardlen,
     taken = source.take_structs(np.array([4, 1]), ["pose"])["pose"]
     assert taken["position"]["x"].tolist() == [4, 1]
     assert taken["id"].tolist() == [4, 1]
+
+
+def test_integers_of_a_struct_that_floats_of_other_rows_would_round_are_an_error(tmp_path):
+    for name, numbers in (("small", [1, 2.5, 3]), ("large", [2**53 + 1, 2.5, 3])):
+        with bags.DatasetWriter(tmp_path / name, {"m": "msgpack"}, bags.encoders) as writer:
+            for number in numbers:
+                writer.append({"m": {"v": number}}, flush=False)
+    assert len(logloom.datasets.open(tmp_path / "small", where="m.v > 2")) == 2
+    with pytest.raises(DatasetError, match=r"m is not the same struct .*integers beyond 2\^53"):
+        logloom.datasets.open(tmp_path / "large", where="m.v > 2")

@@ -125,6 +125,16 @@ def _fill(array: Array, tree: dict[str, Any]) -> None:
             array[name] = item
 
 
+def _loses(values: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether integers in structured values change in another dtype with the same fields."""
+    if values.dtype == dtype:
+        return False
+    if values.dtype.names is not None:
+        return any(_loses(values[name], dtype[name].base) for name in values.dtype.names)
+    is_rounded = values.dtype.kind in "iu" and dtype.kind == "f"
+    return is_rounded and bool((values.astype(dtype).astype(object) != values.astype(object)).any())
+
+
 _COLUMN_DECODERS: Mapping[str, Callable[[bytes], Any]] = {  # all others stay bytes
     "utf8": decode_utf8,
     "int": decode_int,
@@ -324,6 +334,8 @@ class DatapointsSource(RowSource, RawRows):
                 if any(value.ndim != len(ctype.shape) for value in values):
                     raise TypeError("trees of several shapes")
                 joined = np.concatenate([np.atleast_1d(value) for value in values])
+                if any(_loses(value, joined.dtype) for value in values):
+                    raise TypeError("integers beyond 2^53 beside floats")
             except (AttributeError, TypeError) as error:
                 raise DatasetError(
                     f"{self.place}: {name} is not the same struct in all rows ({error})"
