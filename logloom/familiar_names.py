@@ -142,6 +142,7 @@ _FILTERS = {
     "LIKE like ILIKE ilike REGEXP regexp regexp_matches match contains startswith endswith": "== or in; for "
     "parts of texts `rows.filter` with a function",
     "ABS fabs absolute": "abs(column)",
+    "ROUND round FLOOR floor CEIL ceil TRUNC trunc": "a range, as in 0.5 <= column < 1.5",
     "LEN LENGTH size length cardinality array_length list_length": "len(column)",
     "DATE date to_date datetime to_datetime to_timestamp Timestamp TIMESTAMP datetime64": "a text, as in "
     "timestamp >= '2026-01-31'",

@@ -129,7 +129,7 @@ def test_an_unknown_name_in_python_says_what_is_ours(tmp_path):
     ):
         with pytest.raises(AttributeError, match=f"no attribute '{name}'; here it is {re.escape(own)}"):
             getattr(rows, name)
-    with pytest.raises(AttributeError, match="object has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="a dataset has no attribute 'nothing'"):
         _ = rows.nothing
     with pytest.raises(UsageError, match=r"no output 'wds'; here it is tar"):
         _chosen_output(SimpleNamespace(outputs={"tar": {}, "table": {}}), "wds", "root@1")

@@ -20,6 +20,7 @@ from logloom.errors import UsageError
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.schema import RESERVED_LAST_PARTS, Schema
+from logloom.text import near_to
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,9 +62,17 @@ class DatasetView:
         def __getattr__(self, name):
             from logloom.familiar_names import DATASET, ours
 
-            if name in DATASET:
-                raise AttributeError(f"a dataset has no attribute {name!r}{ours(name, DATASET)}")
-            return object.__getattribute__(self, name)  # the error of a property, or Python's own
+            if name.startswith("_") or hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # the error of a property, or Python's own
+            columns = self.__dict__.get("columns", ())
+            if name in columns:
+                hint = f"; rows.select({name!r}) has that column, and rows[0][{name!r}] its first value"
+            elif any(column.startswith(f"{name}.") for column in columns):
+                hint = f"; rows.select('{name}.*') has these columns"
+            else:
+                known = [one for one in dir(type(self)) if not one.startswith("_")]
+                hint = ours(name, DATASET) or near_to(name, [*known, *columns], most=0)
+            raise AttributeError(f"a dataset has no attribute {name!r}{hint}")
 
     def shuffle(self, seed: int = 0) -> Self:
         """The same rows in an order that follows from the seed alone.

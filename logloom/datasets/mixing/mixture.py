@@ -74,9 +74,16 @@ def mix(
     """
     from logloom.datasets import opening  # what only a Loader needs opens no files
 
+    if not isinstance(sources, Mapping):
+        raise UsageError(
+            f"mix: expected names or URIs with weights, not a {type(sources).__name__}; pass a dict, as in "
+            "mix({'day': (day, 0.75), 'night': (night, 0.25)}) or mix({'urban@3': 0.6, 'highway@2': 0.4})"
+        )
     parts: dict[str, Dataset[Any]] = {}
     weights: list[Weight] = []
     for name, given in sources.items():
+        if isinstance(given, Dataset):
+            raise UsageError(f"mix: {name} has no weight; pass the dataset with one: {{{name!r}: (rows, 1)}}")
         part, weight = given if isinstance(given, tuple) else (opening.open(name, **options), given)
         if not isinstance(part, Dataset):
             raise UsageError(f"mix: {name} is a {type(part).__name__}, no dataset")

@@ -81,6 +81,11 @@ def split(
     """
     if rows.is_mapped or rows.window_steps:
         raise UsageError("split: the dataset has windows or was mapped; split first, then window or map")
+    if not isinstance(shares, Mapping):
+        raise UsageError(
+            f"split: shares={shares!r:.60}; pass a dict of names and shares, as in "
+            "{'train': 0.8, 'val': 0.2}"
+        )
     listed: dict[str, Any] = {
         name: part for name, part in shares.items() if not isinstance(part, numbers.Number | str | np.generic)
     }

@@ -289,6 +289,10 @@ def test_datasets_that_cannot_be_mixed_are_refused_by_name(tmp_path, two):
     assert len(mix({"urban": (urban, 1), "highway": (highway.take(0), 0)})) == 7
     with pytest.raises(UsageError, match="is a list, no dataset"):
         mix({"urban": ([], 1)})
+    with pytest.raises(UsageError, match="expected names or URIs with weights, not a list; pass a dict"):
+        mix([urban, highway])
+    with pytest.raises(UsageError, match=r"mix: urban has no weight; .*\{'urban': \(rows, 1\)\}"):
+        mix({"urban": urban})
     with pytest.raises(UsageError, match="seed=-1"):
         mix({"urban": (urban, 1)}, seed=-1)
     plain = urban.map(lambda row: {"n": row["n"]})

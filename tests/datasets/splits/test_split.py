@@ -249,6 +249,8 @@ def test_what_makes_no_sense_is_refused(rows, tmp_path):
         }
         with pytest.raises(UsageError, match=why):
             split(rows, **asked)
+    with pytest.raises(UsageError, match=r"split: shares=\[0\.8, 0\.2\]; pass a dict of names and shares"):
+        split(rows, [0.8, 0.2], by="log_id")
     with pytest.raises(UsageError, match="split first, then window or map"):
         by_place(rows.window([-1, 0]))
     with pytest.raises(UsageError, match="before windows"):
