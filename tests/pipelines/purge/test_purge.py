@@ -212,7 +212,7 @@ def test_nothing_is_erased_where_one_of_several_logs_is_unknown(store):
     with pytest.raises(UsageError, match="no version has 'typo'"):
         purge(str(store.local), ["b", "typo"])
     assert contents(store.local) == before
-    with pytest.raises(UsageError, match="no version here"):
+    with pytest.raises(UsageError, match="there is no such file or folder"):
         purge(str(store.local / "nowhere"), ["b"])
 
 

@@ -165,7 +165,8 @@ def test_a_flipped_byte_in_a_chunk_is_reported_with_its_offset(tmp_path, compres
     path = write_mcap(tmp_path / "drive.mcap", messages, compression=compression)
     chunk = chunk_offsets(path)[3]
     flip(path, chunk + 120)
-    with pytest.raises(LogReadError, match=rf"drive\.mcap: /a, /b, /c: .* at byte {chunk}.*mcap recover.*salvage"):
+    place = rf"drive\.mcap: /a, /b, /c: .* at byte {chunk}"
+    with pytest.raises(LogReadError, match=f"{place}.*mcap recover.*salvage"):
         read_all(open_log([str(path)]))
 
 

@@ -134,7 +134,8 @@ def test_a_damaged_chunk_is_reported_with_its_offset_and_salvage_reads_around_it
     chunk = chunk_offsets(data)[3]
     data[chunk + 120 : chunk + 124] = bytes(4)
     path.write_bytes(data)
-    with pytest.raises(LogReadError, match=rf"drive\.bag: /a, /b, /c: .* at byte {chunk}.*rosbag reindex.*salvage"):
+    place = rf"drive\.bag: /a, /b, /c: .* at byte {chunk}"
+    with pytest.raises(LogReadError, match=f"{place}.*rosbag reindex.*salvage"):
         read_all(open_log([str(path)]))
     log = open_log([str(path)], SALVAGE)
     found = read_all(log)
