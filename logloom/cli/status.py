@@ -40,8 +40,7 @@ def status(
 ) -> None:
     """Show the builds of a dataset, or wait for their end.
 
-    With --wait, exits with 1 if one of them, or else the latest, committed nothing, and with code 3 if
-    logs were skipped or salvaged.
+    With --wait, exits with 1 if one, or else the latest, committed nothing, code 3: logs weren't whole.
     """
     import dataclasses
 
@@ -64,10 +63,8 @@ def status(
             noted.add(one.run)
             terminal.print_message(f"waiting for {one.in_words()}")
 
-    if wait:
-        found = builds.wait(store, timeout=timeout, on_status=print_status)
-    else:
-        found = builds.builds(store, last=last or 10)
+    waited = builds.wait(store, timeout=timeout, on_status=print_status) if wait else None
+    found = builds.builds(store, last=last or 10) if waited is None else waited
     if json:
         terminal.print_json([dataclasses.asdict(one) for one in found])
     else:

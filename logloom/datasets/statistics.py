@@ -84,8 +84,7 @@ def _stats_names(dataset: Dataset[Any], columns: str | Sequence[str] | None) -> 
     flags = [name for name in names if name.endswith(".available")]
     if flags or (isinstance(columns, str) and len(names) > 1):
         raise UsageError(
-            f"stats: {columns!r} names no single column; its name, or that of an age, does, and a list of "
-            "names gives those of several"
+            f"stats: {columns!r} is not a column; pass the name of one column or age, or a list of names"
         )
     return names
 

@@ -491,3 +491,13 @@ def test_integers_of_a_struct_that_floats_of_other_rows_would_round_are_an_error
     assert len(logloom.datasets.open(tmp_path / "small", where="m.v > 2")) == 2
     with pytest.raises(DatasetError, match=r"m is not the same struct .*integers beyond 2\^53"):
         logloom.datasets.open(tmp_path / "large", where="m.v > 2")
+
+
+def test_a_filter_refuses_a_column_called_as_the_index_of_rows(tmp_path):
+    needs("parquet")
+    pq.write_table(pa.table({"row": [5, 6], "partition": ["a", "b"], "v": [1, 2]}), tmp_path / "own.parquet")
+    rows = logloom.datasets.open(tmp_path / "own.parquet")
+    for where in ("row == 5", "partition == 'a'"):
+        with pytest.raises(UsageError, match=r"is a column, and a name in the index of rows; rename"):
+            rows.filter(where)
+    assert [row["own"] for row in rows.rename({"row": "own"}).filter("own == 6")] == [6]

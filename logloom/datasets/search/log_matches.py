@@ -20,6 +20,7 @@ from logloom.io.rows.batches import Batch, ragged_of
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import RowSource, values_of
 from logloom.query import bounds as wb
+from logloom.query.binding import names_of
 from logloom.query.comparison import Categories, Mask
 from logloom.query.tree import Quantified, Saved
 from logloom.query.where import Filter, parse
@@ -66,6 +67,16 @@ def parsed_for(source: RowSource, where: str) -> Filter:
         for note in getattr(error, "__notes__", ()):
             located.add_note(note)
         raise located from error
+    in_splits = source.row_splits is not None or any(source.stretches.splits)
+    own = {"log_id", "partition", "row", *(() if in_splits else ("split",))} & {*source.schema.all} - {
+        *source.small
+    }
+    for name, _ in names_of(found.root):
+        if name in own:
+            raise UsageError(
+                f"{source.place}: {where!r}: {name} is a column, and a name in the index of rows; rename the "
+                f"column: rows.rename({{{name!r}: 'own_{name}'}})"
+            )
     for node in found.beyond:
         if source.stamps is None and not isinstance(node, Quantified):
             raise UsageError(f"{source.place}: rows have no timestamps, at which {where!r} looks")
