@@ -71,8 +71,7 @@ def verify(
     for finding in () if json else report.findings:
         terminal.print_result(str(finding))
     terminal.print_message(f"its manifest: {report.manifest}")
-    made = f"made by {_made_by(report)}" if report.made_by else "no units"
-    terminal.print_message(f"{made}; committed by {_packages(report.committed_by)}")
+    terminal.print_message(f"{_made_by(report)}; committed by {_packages(report.committed_by)}")
     _print_kept(report)
     terminal.print_message(
         f"version {report.version}: read {counted(report.units, 'unit')}, {counted(report.rows, 'row')} in "
@@ -106,7 +105,7 @@ def _verdict(report: Report) -> str:
 def _made_by(report: Report) -> str:
     """Describe which software made how many units."""
     made = [f"{_packages(one['software'])} ({counted(one['units'], 'unit')})" for one in report.made_by]
-    return "; ".join(made)
+    return f"made by {'; '.join(made)}" if made else "no units"
 
 
 def _packages(software: Mapping[str, str]) -> str:

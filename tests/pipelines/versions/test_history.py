@@ -436,7 +436,7 @@ def test_a_tag_names_a_version_until_it_is_moved_or_taken(grown, tmp_path):
         store.create(version_file(number), grown.read(version_file(number)))
     assert tag(store, 1, ["gold", "paper"]) == (1, {"gold": 1, "paper": 1})
     assert tag(store, "gold", ["gold"]) == (1, {"gold": 1, "paper": 1})
-    with pytest.raises(UsageError, match="'gold' names version 1; --move takes it"):
+    with pytest.raises(UsageError, match="'gold' names version 1; use --move to move it"):
         tag(store, "latest", ["new", "gold"])
     assert "new" not in read_tags(store)
     assert tag(store, "latest", ["gold"], move=True)[1] == {"gold": 2, "paper": 1}

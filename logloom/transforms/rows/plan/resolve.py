@@ -370,7 +370,7 @@ class _Resolving:
             remedy = remedy_of(dict.fromkeys(found for _, _, found in kinds), column).removesuffix("; or ")
             text = (
                 f"{name}: logs disagree about {column.topic}: the dataset uses {chosen[2]} (log {same}); "
-                f"logs like {different} have another type{f'; to take them, {remedy}' if remedy else ''}"
+                f"logs like {different} have another type{f'; to use them, {remedy}' if remedy else ''}"
             )
             self._notes.append(Notice(text, kind="types", column=name, topic=column.topic))
         return topic.only(kinds[chosen])

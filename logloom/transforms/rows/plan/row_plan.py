@@ -107,7 +107,7 @@ class DeskewPlan:
     Attributes:
         pose: of the lidar in a static frame, up to `around` from the column's message times.
         field, unit: of points, with their times; in one of `TIME_UNITS` of
-            logloom.io.logs.messages.point_clouds. "" to take them from each log's own clouds, see
+            logloom.io.logs.messages.point_clouds. "" to use those of each log's own clouds, see
             `logloom.transforms.rows.point_times`.
         to: "tick", "start" or "end": the time as of which points are moved.
         semantics: incremented when the result changes for the same log and recipe.

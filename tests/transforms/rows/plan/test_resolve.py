@@ -194,8 +194,8 @@ def test_where_a_log_may_disagree_the_version_before_decides_then_most_logs_then
     found, note, unfit = resolved(b=log, c=odd[0], a=without)
     assert found == wide  # of two types, once each, that of the first log by name
     assert note == (
-        "a: logs disagree about /can: the dataset takes float64 (log b); logs like a, c have another type; "
-        "to take them, add `dtype: float64`, which stores both"
+        "a: logs disagree about /can: the dataset uses float64 (log b); logs like a, c have another type; "
+        "to use them, add `dtype: float64`, which stores both"
     )
     assert unfit["b"] == {}
     assert unfit["c"] == {"a": "its type is float32 in this log, and float64 in the dataset"}
