@@ -216,16 +216,14 @@ class Dataset(DatasetView, Generic[Sample]):
     ) -> Dataset[dict[str, Any]]:
         """Each row with rows around it: its neighbours in the log as stored, whatever this view shows.
 
-        A sample then holds (k, *shape) arrays, and lists of k values where these are ragged, bytes or text;
-        `log_id` stays one.
+        A sample has (k, *shape) arrays, lists of k values if ragged, bytes or text, and one `log_id`.
 
         Args:
             offsets: of the k rows: range(-10, 1) is ten rows before and the row itself. Or times, for the
-                rows nearest to these: texts ("-200ms"), timedeltas, or seconds of which one at least is a
-                float ([-0.2, 0.0]). Or both by column, {"camera": range(-1, 1), "action": range(0, 16)},
-                which is also the form of LeRobot's `delta_timestamps`: each of these columns (names or globs;
-                "timestamp" too) then has its own k, and is read at these rows alone; the other columns have
-                the row's own value.
+                rows nearest to these: texts ("-200ms"), timedeltas, or seconds, one a float ([-0.2, 0.0]). Or
+                both by column, {"camera": range(-1, 1), "action": range(0, 16)}, as in LeRobot's
+                `delta_timestamps`: each of these columns (names or globs; "timestamp" too) then has its own
+                k, and is read at these rows alone; the other columns have the row's own value.
             stride: what offsets are multiplied by.
             on_edge: what becomes of windows that would leave their log, or span a gap: "drop" leaves these
                 samples out; "pad" fills in NaN, 0, false or nothing; "repeat" the first or last row that
@@ -254,14 +252,14 @@ class Dataset(DatasetView, Generic[Sample]):
             >>> sample["camera.front.mask"].tolist(), sample["ego.position"].shape
             ([False, True], (4, 3))
         """
+        from logloom.datasets.statistics import scales_windows
+
         if self._window is not None:
             raise UsageError("window: these rows are windows already; give all offsets in one call")
         source, known = self._source, None if self.is_mapped else self.columns
         asked = offsets, stride, on_edge, max_gap, tolerance, mask
         windows = sample_windows(source, *asked, known, self.borders)
         rows = windows.whole(self.positions, source) if on_edge == "drop" else self._rows
-        from logloom.datasets.statistics import scales_windows
-
         scales = scales_windows(self, on_edge)
         row_fns, of_windows = ((), self._fns) if scales else (self._row_fns + self._fns, ())
         made = self._with(_rows=rows, _window=windows, _row_fns=row_fns, _fns=of_windows)

@@ -130,15 +130,14 @@ def open(
             L5Kit dataset, a folder of bags (granular) or of such folders, a folder of tar shards (.tar, .tgz,
             .tar.gz, .tar.zst, …), one shard, or many in braces (train-{000..099}.tar); Parquet files, Arrow
             files or folders of Hugging Face's `save_to_disk`; a Lance table; or a plain folder of a format
-            that another package brings; or a folder with one of these for each split. Anything fsspec opens.
-        version: of a root: its number, a tag, or "latest" (the default); ROOT@VERSION says the same.
+            of another package; or a folder with one of these for each split. Anything fsspec opens.
+        version: of a root: its number, a tag, or "latest" (the default); or write ROOT@VERSION.
         output: of a version: the format to read; by default the one with the quickest rows, the first of
             table, zarr, bags, tar, parquet, lance, any of other packages, l5kit, lerobot.
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
         where: keeps rows that pass: "ego.speed > 3 and available(camera.front)", as in a recipe's `rows`;
             it may also name log_id, timestamp, partition, split and row, look at rows around a row
-            ("ego.speed < 1 for 2s") and at intervals that `find` saved ("in(hard_braking)"). A comparison
-            with an unavailable value or NaN is unknown, and such a row doesn't pass.
+            ("ego.speed < 1 for 2s") and at intervals that `find` saved ("in(hard_braking)").
         split: one or more of the recipe's, of the folders, or of a column `split` of texts; None for all.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         check: whether to compare what is read with checksums: of a version with the digests in its manifest,
@@ -149,8 +148,7 @@ def open(
         The rows, ordered by (log_id, timestamp).
 
     Raises:
-        UsageError: nothing that can be opened is there; or no such version, tag, output, split or column:
-            names those that exist, or the nearest.
+        UsageError: there is no dataset, version, tag, output, split or column; names the nearest.
         DatasetError: it is damaged.
 
     Examples:

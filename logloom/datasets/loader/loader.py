@@ -92,6 +92,30 @@ class Loader:
     lengths), as `Dataset.get_many` gives them.
     Several threads may call `next`: each batch is given to one of them, in the order of the calls.
 
+    Args:
+        source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` if it has them; a
+            warning reports if `get_many` can't fill batches, so that rows are read one by one. Or the
+            result of `logloom.datasets.mix`, whose order is then used.
+        batch, batch_size: rows in a batch, by either name; they go on across epochs, so none is short.
+        fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict. Spawned
+            workers get lambdas and local functions by value (cloudpickle), the source's too.
+        shuffle: a fresh permutation of all rows in each epoch (of each source); else their own order.
+            "groups" reads each row group once an epoch: groups come in a random order, and the rows of
+            each `shuffle_groups` of them in a random order, before those of the next ones. It needs rows
+            that `open` gave, or a mixture.
+        prefetch: batches that are prepared ahead.
+        workers: processes; None for one for each CPU of this process; 0 does everything in this one.
+        recycle_after: reuse a batch's memory after this many more batches, even if it is still used.
+        shard_id, num_shards: this loader takes every `num_shards`-th row of the order.
+        mp: a multiprocessing context, or the name of a start method; fork where there is one.
+        seed: of the order, and handed to `fns`.
+        shuffle_groups: row groups (of each source) that are shuffled together. All workers together keep
+            fewer than shuffle_groups + workers of them in memory, in the columns of the source, and of
+            windows the rows around; no more than `shuffle_groups` workers (for each source) are started.
+
+    Raises:
+        UsageError: a number is out of range, the source is empty, or has no row groups.
+
     Examples:
         >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.position", "ego.speed"])
         >>> with logloom.datasets.Loader(rows, batch=16, workers=2, seed=0) as loader:
@@ -127,32 +151,7 @@ class Loader:
         batch_size: int | None = None,
         shuffle_groups: int = 8,
     ):
-        """Starts nothing yet.
-
-        Args:
-            source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` if it has them; a
-                warning reports if `get_many` can't fill batches, so that rows are read one by one. Or the
-                result of `logloom.datasets.mix`, whose order is then used.
-            batch, batch_size: rows in a batch, by either name; they go on across epochs, so none is short.
-            fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict. Spawned
-                workers get lambdas and local functions by value (cloudpickle), the source's too.
-            shuffle: a fresh permutation of all rows in each epoch (of each source); else their own order.
-                "groups" reads each row group once an epoch: groups come in a random order, and the rows of
-                each `shuffle_groups` of them in a random order, before those of the next ones. It needs rows
-                that `open` gave, or a mixture.
-            prefetch: batches that are prepared ahead.
-            workers: processes; None for one for each CPU of this process; 0 does everything in this one.
-            recycle_after: reuse a batch's memory after this many more batches, even if it is still used.
-            shard_id, num_shards: this loader takes every `num_shards`-th row of the order.
-            mp: a multiprocessing context, or the name of a start method; fork where there is one.
-            seed: of the order, and handed to `fns`.
-            shuffle_groups: row groups (of each source) that are shuffled together. All workers together keep
-                fewer than shuffle_groups + workers of them in memory, in the columns of the source, and of
-                windows the rows around; no more than `shuffle_groups` workers (for each source) are started.
-
-        Raises:
-            UsageError: a number is out of range, the source is empty, or has no row groups.
-        """
+        """Starts nothing yet; see the class."""
         self.source = source.rows if isinstance(source, Mixture) else source
         self.batch, self.fns = _one_of(batch, batch_size), tuple(fns)
         self.shuffle, self.prefetch, self.seed = shuffle, operator.index(prefetch), operator.index(seed)

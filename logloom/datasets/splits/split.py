@@ -92,15 +92,12 @@ def split(
     if listed and by != "log_id":
         raise UsageError(f"split: {min(listed)} lists logs, which goes with by='log_id'")
     exact = _exact({name: part for name, part in shares.items() if name not in listed})
-    source = rows.source
-    if by in ("place", "time"):
-        length, apart = _lengths(by, cell, gap)
-        if by == "place":
-            labels = labels_by_place(positions_of(rows, position), length, apart, exact)
-        else:
-            if source.stamps is None:
-                raise UsageError(f"{rows.place}: rows have no timestamps to split them by")
-            labels = labels_by_time(source.stamps, length, apart, exact)
+    if by == "place":
+        labels = labels_by_place(positions_of(rows, position), *_lengths(by, cell, gap), exact)
+    elif by == "time":
+        if (stamps := rows.source.stamps) is None:
+            raise UsageError(f"{rows.place}: rows have no timestamps to split them by")
+        labels = labels_by_time(stamps, *_lengths(by, cell, gap), exact)
     else:
         labels = _by_value(rows, by, exact)
     names = [*exact, *listed]

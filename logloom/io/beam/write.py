@@ -131,8 +131,7 @@ class WriteTo(beam.PTransform):
             run_id: what a run recognises its own result by; by default a new one for each `WriteTo`.
                 Templates, which are made once and run often, give one for each run.
             read_back: whether to compare what was written with the blocks before it is shown.
-            stale_after: for how long nothing was written to the stage of another run into this place before
-                it is removed.
+            stale_after: time without a write after which the stage of another run into this place is removed.
 
         Raises:
             UsageError: the columns don't fit, or there is a dataset already.

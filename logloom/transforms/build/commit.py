@@ -397,8 +397,7 @@ def commit(
     if (before := committed_before(job)) is not None:
         return before
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
-    failures = [*outcomes.failures]
-    failures += sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
+    failures = [*outcomes.failures, *sorted(damaged, key=lambda one: (one.log_id, one.message))]
     failures += [failure for _, found, _ in assembled for failure in found]
     logs = records_of(job, outcomes)
     if not failures:
@@ -423,11 +422,9 @@ def commit(
         "whole": logs.are_whole(within_budget=job.skip_budget > 0),
         "unchanged": unchanged,
         "warned": [asdict(warning) for warning in warnings],
-        "read_back": 0,
+        "read_back": _read_back(job),
         "sequences": [asdict(one) for one in outcomes.sequences],
     }
-    with contextlib.suppress(StorageError):  # the number isn't worth a build
-        outcome["read_back"] = units_read_back(job.store, job.number)
     if not (failures or problem or unchanged):
         try:
             parts = [part for part, *_ in assembled]
@@ -442,6 +439,13 @@ def commit(
         with contextlib.suppress(StorageError):  # marks that stay do no harm
             job.store.remove_all(marks_folder(job.number))
     return outcome
+
+
+def _read_back(job: Target) -> int:
+    """How many units were read back; 0 where that can't be read, since the number isn't worth a build."""
+    with contextlib.suppress(StorageError):
+        return units_read_back(job.store, job.number)
+    return 0
 
 
 def committed_before(job: Target) -> dict[str, Any] | None:
