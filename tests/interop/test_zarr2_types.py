@@ -28,5 +28,5 @@ def test_times_and_texts_that_zarr_2_writes_are_columns(zarr2, tmp_path, how):
     assert rows.columns == ("fixed", "text", "took", "when")
     assert [row["text"] for row in rows] == ["a", "Straße 7", "", "東京"]
     assert [str(row["fixed"]) for row in rows] == ["a", "Straße 7", "", "東京"]
-    np.testing.assert_array_equal(rows.get_many(range(4))["when"], np.array([1, 2, 3, -4], "M8[ns]"))
-    np.testing.assert_array_equal(rows.get_many([3, 1])["took"], np.array([3, 1], "m8[s]"))
+    np.testing.assert_array_equal(rows.get_many(range(4))["when"], [1, 2, 3, -4])
+    np.testing.assert_array_equal(rows.get_many([3, 1])["took"], [3 * 10**9, 10**9])
