@@ -521,7 +521,11 @@ EXPECTED = {
         "none of .* is to be built: .* left the dataset by `logloom drop`",
         _anything,
     ),
-    "no version": (UsageError, "no version here|no version '?\\d|there is no version", _anything),
+    "no version": (
+        UsageError,
+        "no version here|no version '?\\d|there is no version|nothing is there; check",
+        _anything,
+    ),
     "no table": (DatasetError, "no table here", _anything),
     "version removed": (UsageError, "was removed by `logloom gc`", _is_taken_out),
     "removed amid": (LogReadError, "was removed by `logloom gc`", _is_taken_out),
