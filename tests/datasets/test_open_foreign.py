@@ -501,3 +501,15 @@ def test_a_filter_refuses_a_column_called_as_the_index_of_rows(tmp_path):
         with pytest.raises(UsageError, match=r"is a column, and a name in the index of rows; rename"):
             rows.filter(where)
     assert [row["own"] for row in rows.rename({"row": "own"}).filter("own == 6")] == [6]
+
+
+def test_a_filter_reads_no_splits_that_it_does_not_name(tmp_path):
+    needs("parquet")
+    pq.write_table(pa.table({"split": ["train", "val", "train"], "v": [1, 2, 3]}), tmp_path / "own.parquet")
+    rows = logloom.datasets.open(tmp_path / "own.parquet")
+    found, asked = rows.source.find_splits, []
+    rows.source.find_splits = lambda: asked.append(1) or found()
+    assert [row["v"] for row in rows.filter("v > 1")] == [2, 3]
+    assert asked == []
+    assert [row["v"] for row in rows.filter("split == 'train'")] == [1, 3]
+    assert asked == [1]

@@ -31,6 +31,8 @@ from logloom.windows import run_starts
 if TYPE_CHECKING:
     from logloom.io.catalog.intervals import Intervals
 
+INDEX_NAMES = ("log_id", "timestamp", "partition", "split", "row")
+"""What filters and orders may name beside columns."""
 _TEXTS = ("log_id", "partition", "split")
 _ROWS_AT_ONCE = 4096
 _BLOCK_BYTES = 16 << 20
@@ -67,12 +69,8 @@ def parsed_for(source: RowSource, where: str) -> Filter:
         for note in getattr(error, "__notes__", ()):
             located.add_note(note)
         raise located from error
-    in_splits = source.row_splits is not None or any(source.stretches.splits)
-    own = {"log_id", "partition", "row", *(() if in_splits else ("split",))} & {*source.schema.all} - {
-        *source.small
-    }
     for name, _ in names_of(found.root):
-        if name in own:
+        if _is_ambiguous(source, name):
             raise UsageError(
                 f"{source.place}: {where!r}: {name} is a column, and a name in the index of rows; rename the "
                 f"column: rows.rename({{{name!r}: 'own_{name}'}})"
@@ -86,6 +84,13 @@ def parsed_for(source: RowSource, where: str) -> Filter:
                 "are saved with one (`logloom find … --save`): filter before datasets are joined"
             )
     return found
+
+
+def _is_ambiguous(source: RowSource, name: str) -> bool:
+    """Whether a name means a column and, with other values, a part of the index."""
+    if name not in INDEX_NAMES or name not in source.schema.all or name in (*source.small, "timestamp"):
+        return False
+    return name != "split" or (source.row_splits is None and not any(source.stretches.splits))
 
 
 def search(source: RowSource, found: Filter, positions: Ints | None = None) -> Iterator[LogMatches]:

@@ -354,14 +354,15 @@ def of_other_kind(store: Store) -> str:
 
 def _is_log(uri: str, store: Store) -> bool:
     """Return whether a file has the name of a recording and begins like one."""
-    kinds = [kind for _, kind in parts.usable("logs") if uri.endswith(kind.suffixes)]
+    known = [kind for _, kind in parts.usable("logs") if not getattr(kind, "is_generic", False)]
+    kinds = [kind for kind in known if uri.endswith(kind.suffixes)]
     if not kinds:
         return False
     try:
         head = contents(uri, store.options, _HEAD_BYTES)
     except MISSING:
         return False
-    return any(kind.matches(uri, head) for kind in kinds if not getattr(kind, "is_generic", False))
+    return any(kind.matches(uri, head) for kind in kinds)
 
 
 def check_not_of_root(store: Store) -> None:
