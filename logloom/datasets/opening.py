@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.search.log_matches import passing
+from logloom.datasets.search.log_matches import INDEX_NAMES, passing
 from logloom.datasets.splits.folders import SplitsSource
 from logloom.datasets.splits.labels import labels_of_column
 from logloom.datasets.version import open_version
@@ -52,7 +52,6 @@ from logloom.values import dataclass
 
 WRITTEN = "_written.json"  # what the connectors for Beam write about a folder
 _MOST_SHOWN = 2000  # characters of a warning
-_OWN = ("log_id", "partition", "row", "split", "timestamp")  # what filters name beside columns
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+))?)?")
@@ -179,7 +178,7 @@ def columns_read(columns: str | Sequence[str] | None, where: str | None) -> Sequ
     if columns is None:
         return None
     given = without_keys(columns, has_stamps=True)
-    return [*given, *(name for name in parse(where).columns if name not in _OWN)] if where else given
+    return [*given, *(name for name in parse(where).columns if name not in INDEX_NAMES)] if where else given
 
 
 def _warnings_of(source: RowSource, check: bool) -> Iterator[Warning]:

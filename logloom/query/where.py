@@ -63,7 +63,7 @@ class Filter:
 
     @property
     def beyond(self) -> tuple[Quantified | Delta | Lasting | Nearby | Saved, ...]:
-        """The part about elements, other rows or saved intervals, which needs `where_bounds`."""
+        """The part about elements, other rows or saved intervals, which needs `bounds.evaluate`."""
         return tuple(node for node in nodes(self.root) if isinstance(node, _BEYOND))
 
     def check_names(self, names: Iterable[str], *, is_search: bool = False) -> None:

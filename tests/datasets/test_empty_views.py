@@ -12,11 +12,8 @@ import logloom as ll
 from logloom.datasets import open as opened
 from logloom.datasets.dataset import Dataset
 from logloom.errors import UsageError
-from logloom.io.formats.interface import UnitContext
-from logloom.io.formats.registry import format_named
-from logloom.schema import Schema
-from logloom.testing.rows import TYPES, random_block
 from tests.absent import present
+from tests.datasets.units import unit_of_all_types
 
 COLUMNS = {
     "whole": pa.array([1, 2], pa.int16()),
@@ -152,24 +149,13 @@ def test_names_that_only_some_mapped_rows_have_are_an_error_that_names_row_and_r
 
 @pytest.mark.parametrize("name", present("bags", "lance", "parquet", "table", "tar", "zarr"))
 def test_all_types_of_columns_stay_in_views_without_rows(tmp_path, name):
-    form = format_named(name)
-    options = form.Options()
-    types = {f"c{number}": ctype for number, ctype in enumerate(TYPES)}
-    held = {one: ctype for one, ctype in types.items() if not form.check(options, Schema({one: ctype}))}
-    schema = Schema(held, tuple(held)[:3])
-    block = random_block(schema, 2, 0)
-    (tmp_path / "unit").mkdir()
-    writer = form.writer(tmp_path / "unit", schema, options, UnitContext(block.log_id, "a.mcap", "", "all"))
-    writer.append(block)
-    entry = writer.close()
-    entry.pop("columns", None)
-    source = form.reader(str(tmp_path / "unit"), schema, options, entry)
-    rows = Dataset(source, range(2), tuple(schema.all))
+    source = unit_of_all_types(name, tmp_path / "unit", 2)
+    rows = Dataset(source, range(2), tuple(source.schema.all))
     nothing, full = rows.head(0), rows.get_many([0, 1])
     assert {one: shape_of(column) for one, column in nothing.get_many([]).items()} == {
         one: shape_of(column) for one, column in full.items()
     }
     assert nothing.to_arrow().schema == rows.to_arrow().schema
     assert nothing.to_pandas().dtypes.to_dict() == rows.to_pandas().dtypes.to_dict()
-    for one in held:
+    for one in source.schema.columns:
         assert nothing.stats(one)["type"] == rows.stats(one)["type"]

@@ -8,11 +8,8 @@ import pytest
 
 import logloom as ll
 from logloom.datasets.dataset import Dataset
-from logloom.io.formats.interface import UnitContext
-from logloom.io.formats.registry import format_named
-from logloom.schema import Schema
-from logloom.testing.rows import TYPES, random_block
 from tests.absent import needs, present
+from tests.datasets.units import unit_of_all_types
 
 ROWS = 100_000
 
@@ -63,19 +60,8 @@ def test_arrow_reads_the_same_rows_through_the_c_stream(arrow_file):
 
 @pytest.mark.parametrize("name", present("bags", "lance", "parquet", "table", "tar", "zarr"))
 def test_tables_of_blocks_equal_those_of_rows(tmp_path, name):
-    form = format_named(name)
-    options = form.Options()
-    types = {f"c{number}": ctype for number, ctype in enumerate(TYPES)}
-    held = {one: ctype for one, ctype in types.items() if not form.check(options, Schema({one: ctype}))}
-    schema = Schema(held, tuple(held)[:3])
-    block = random_block(schema, 9, 0)
-    (tmp_path / "unit").mkdir()
-    writer = form.writer(tmp_path / "unit", schema, options, UnitContext(block.log_id, "a.mcap", "", "all"))
-    writer.append(block)
-    entry = writer.close()
-    entry.pop("columns", None)
-    source = form.reader(str(tmp_path / "unit"), schema, options, entry)
-    rows = Dataset(source, range(2, 9), tuple(schema.all))
+    source = unit_of_all_types(name, tmp_path / "unit", 9)
+    rows = Dataset(source, range(2, 9), tuple(source.schema.all))
     by_number = rows.take(np.arange(len(rows)))
     found, wanted = rows.to_arrow(), by_number.to_arrow()
     assert found.schema == wanted.schema

@@ -13,6 +13,7 @@ from typing import Any
 
 from logloom.blocks import Array, Block
 from logloom.caching import cached_property
+from logloom.datasets.search.log_matches import INDEX_NAMES
 from logloom.datasets.views.column_choice import names_of
 from logloom.datasets.views.positions import SampleWindows
 from logloom.errors import UsageError
@@ -22,8 +23,6 @@ from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import BLOCK_BYTES, RowSource
 from logloom.schema import ColumnType, Schema, base_of
 from logloom.statistics.columns import Statistics
-
-_INDEX = ("log_id", "timestamp", "partition", "split", "row")
 
 
 def check_old_names(names: Mapping[str, str], columns: Sequence[str], source: RowSource) -> None:
@@ -49,10 +48,10 @@ def check_new_names(names: Mapping[str, str], keys: Sequence[str], place: str) -
         UsageError: a new name is reserved, or there twice.
     """
     for old, new in names.items():
-        if not isinstance(new, str) or not new or new in _INDEX or base_of(new) != new:
+        if not isinstance(new, str) or not new or new in INDEX_NAMES or base_of(new) != new:
             raise UsageError(
                 f"{place}: rename: {old!r} can't become {new!r}; a name is a text that ends neither in .age "
-                f"nor in .available, and none of {', '.join(_INDEX)}"
+                f"nor in .available, and none of {', '.join(INDEX_NAMES)}"
             )
     if twice := next((key for key, count in Counter(keys).items() if count > 1), ""):
         raise UsageError(f"{place}: rename: two columns would be {twice!r}; drop or rename the other one")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.datasets.search.log_matches import index_values, parsed_for
+from logloom.datasets.search.log_matches import INDEX_NAMES, index_values, parsed_for
 from logloom.datasets.views.column_choice import BatchFn, Pick, names_of
 from logloom.errors import UsageError
 from logloom.io.rows.batches import Batch
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _FIRST_ROWS = 32  # of the first batch, which tells what a row takes
 _MOST_ROWS = 1 << 16
 _BATCH_BYTES = 64 << 20
-_INDEX = ("log_id", "timestamp", "partition", "split", "row")
 
 
 def pieces_of(dataset: Dataset[Any], rows: int | None) -> Iterator[tuple[int, Batch]]:
@@ -102,7 +101,7 @@ def column_values(dataset: Dataset[Any], name: str, verb: str) -> tuple[Array, N
         view, flag = dataset.select([name]), _flag_of(dataset, name)
     elif name in source.small:
         return _known(source.small[name][dataset.positions])
-    elif name in _INDEX and name not in source.schema.all and (name != "timestamp" or source.has_stamps):
+    elif name in INDEX_NAMES and name not in source.schema.all and (name != "timestamp" or source.has_stamps):
         found = index_values(source, name, dataset.positions)
         if isinstance(found, Categories):
             found = np.array([text.decode() for text in found.texts.tolist()], object)[found.codes]

@@ -52,9 +52,7 @@ def open_foreign(
     store = Store.at(uri, storage_options)
     found = kinds()
     if kind is not None and kind not in found:
-        raise UsageError(
-            f"--from {kind!r}: there are {', '.join(found)}{parts.broken_note('outputs', 'folders')}"
-        )
+        raise UsageError(f"--from {kind!r}: there are {', '.join(found)}{_broken_note()}")
     if kind is None:
         check_not_of_root(store)
     form = found[kind] if kind is not None else kind_of(store)
