@@ -24,7 +24,7 @@ from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import checked
 from logloom.io.storage.store import Store
 from logloom.schema import LISTS, ColumnType, Schema
-from logloom.text import near_to
+from logloom.text import counted, near_to
 
 
 def format_names() -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def open_unit(store: Store, schema: Schema, outputs: Mapping[str, BaseModel], en
         outputs: of the version, name to options.
 
     Raises:
-        DatasetError: the unit is of an output that isn't among them.
+        DatasetError: the unit is of an output that isn't among them, or has other rows than its entry.
     """
     folder = store.uri_of(entry.folder)
     if entry.output not in outputs:
@@ -124,7 +124,12 @@ def open_unit(store: Store, schema: Schema, outputs: Mapping[str, BaseModel], en
             f"{near_to(entry.output, outputs)}"
         )
     form = format_named(entry.output)
-    return form.reader(folder, schema, outputs[entry.output], entry.unit, storage_options=store.options)
+    reader = form.reader(folder, schema, outputs[entry.output], entry.unit, storage_options=store.options)
+    if len(reader) != entry.rows:
+        raise DatasetError(
+            f"{folder}: {counted(len(reader), 'row')}, its entry has {entry.rows}; run `logloom verify`"
+        )
+    return reader
 
 
 def by_preference(outputs: Iterable[str]) -> list[str]:

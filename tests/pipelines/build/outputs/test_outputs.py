@@ -1,5 +1,6 @@
 """One recipe, all formats: they hold the same rows, and open as plain datasets of their kind."""
 
+import dataclasses
 import pathlib
 import pickle
 import shutil
@@ -54,6 +55,17 @@ def test_all_formats_agree_in_the_digest_of_every_column(every):
         assert set(found) == set(present("bags", "lance", "parquet", "table", "tar", "zarr"))
         first, *others = found.values()
         assert all(columns == first for columns in others)
+
+
+def test_a_unit_with_other_rows_than_its_entry_is_refused_when_it_is_opened(every):
+    store, manifest = open_root(Store.at(str(every[0])))
+    reading = reading_of(store, manifest)
+    entries = {entry.output: entry for _, entry in entries_of(store, manifest.logs) if entry.rows}
+    assert {*entries} == {*present("bags", "lance", "parquet", "table", "tar", "zarr", "l5kit")}
+    for entry in entries.values():
+        message = f"{entry.identity}: {entry.rows} rows, its entry has {entry.rows + 1}; run `logloom verify`"
+        with pytest.raises(DatasetError, match=message):
+            reading.open(dataclasses.replace(entry, rows=entry.rows + 1))
 
 
 def test_every_format_verifies_against_the_logs(every):
