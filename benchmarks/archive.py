@@ -43,8 +43,8 @@ from logloom.io.catalog.page_merge import merge_records, write_records
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.version_files import version_file
 from logloom.io.logs.files.sidecars import Sidecars
-from logloom.io.logs.known_logs import Memory, RememberedLog
 from logloom.io.logs.listings import SETTLED_NS
+from logloom.io.logs.log_cache import Memory, RememberedLog
 from logloom.io.logs.log_list import print_of
 from logloom.io.logs.opening import open_log
 from logloom.io.storage.metadata import canonical

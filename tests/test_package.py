@@ -262,7 +262,7 @@ def test_no_module_imports_a_part_that_its_own_does_not_require():
 # Words that mean something else there, the one choice, and what is still to move into the engines' folders.
 NAMES_OF_PARTS = {
     "annotations": {"io/labels/tools/cvat.py"},  # the root of CVAT's XML
-    "bags": {"io/logs/known_logs.py"},  # ROS's
+    "bags": {"io/logs/log_cache.py"},  # ROS's
     "dataflow": {
         "cli/options/groups.py",
         "cli/options/jobs.py",

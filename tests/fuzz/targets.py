@@ -31,7 +31,7 @@ from logloom.io.catalog.records import LogRecords
 from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.files.sidecars import MAGIC, Sidecars
 from logloom.io.logs.interface import Log
-from logloom.io.logs.known_logs import Memory, RememberedLog, TopicKind
+from logloom.io.logs.log_cache import Memory, RememberedLog, TopicKind
 from logloom.io.logs.log_list import LogFiles, LogList, print_of
 from logloom.io.storage.store import Store
 from logloom.io.video.index import VideoIndex

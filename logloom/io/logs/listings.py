@@ -2,7 +2,7 @@
 
 Here: `listed`, which lists a glob's files once, `as_glob`, `glob_matcher`, `stamp_of`, and the contents of
 stamps (`changed_ns`, `size_in`).
-Elsewhere: logs among the files (folders, match), use of stamps (known_logs).
+Elsewhere: logs among the files (folders, match), use of stamps (log_cache).
 
 A stamp contains what a listing shows of a file's content: its size, generation, ETag, checksum and time of
 change, as far as they exist. On a disk of this machine these are size, times of change of content and inode,

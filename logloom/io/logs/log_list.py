@@ -2,7 +2,7 @@
 
 Here: `LogFiles`, the files of one log; `LogList`, all of them; and digests that identify them in later
 listings.
-Elsewhere: finding and naming them (match), caching them (known_logs).
+Elsewhere: finding and naming them (match), caching them (log_cache).
 """
 
 from __future__ import annotations

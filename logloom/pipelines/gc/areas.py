@@ -3,7 +3,7 @@
 Here: `AREAS`, where a new kind of such files is registered; gc and purge handle all of them. Views and
 intervals of versions, and unfinished work on a local disk, are removed as whole folders
 (logloom.pipelines.gc.gc).
-Elsewhere: files that records name (logloom.io.catalog.inventory).
+Elsewhere: files that records name (logloom.io.catalog.artifacts).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from logloom.io.catalog.inventory import Holdings
+from logloom.io.catalog.artifacts import Holdings
 from logloom.pipelines.stats.totals import MERGED
 from logloom.values import dataclass
 

@@ -5,7 +5,7 @@ they name are removed once that note is older than the grace period: readers, bu
 tables elsewhere that begin to point into it, have that time to finish. Files that no version ever named are
 removed once they are that old. Each batch is noted before it is checked a last time and removed (see
 logloom.io.catalog.removal_notes), entries before files. Files that logloom didn't write are listed, and left.
-Elsewhere: what versions need (logloom.io.catalog.inventory), which versions stay (retention), removing old
+Elsewhere: what versions need (logloom.io.catalog.artifacts), which versions stay (retention), removing old
 files (logloom.pipelines.gc.removal), builds that reuse what gc may be about to remove
 (logloom.transforms.build.reuse).
 """
@@ -20,10 +20,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.catalog.artifacts import Holdings, log_file_pattern
 from logloom.io.catalog.commit_times import CommitTimes, is_clock_set
 from logloom.io.catalog.entries import unit_folder, unit_names
 from logloom.io.catalog.intervals import numbers_with
-from logloom.io.catalog.inventory import Holdings, log_file_pattern
 from logloom.io.catalog.manifest import as_laid_out, manifest_at, no_version_at, read_manifest
 from logloom.io.catalog.pages import PAGES, page_file
 from logloom.io.catalog.removal_notes import (

@@ -1,6 +1,6 @@
 """Retention: which versions `logloom gc` keeps, and checks that their manifests can be read.
 
-Elsewhere: what versions need (logloom.io.catalog.inventory), removing everything else
+Elsewhere: what versions need (logloom.io.catalog.artifacts), removing everything else
 (logloom.pipelines.gc.gc), references into a root (`ReferredFormat` in logloom.io.formats.capabilities).
 """
 

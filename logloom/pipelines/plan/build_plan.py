@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from logloom.io.catalog.entries import ENTRY, unit_folder
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.logs.interface import LogSummary
-from logloom.io.logs.known_logs import Memory
+from logloom.io.logs.log_cache import Memory
 from logloom.io.logs.messages.adapters import VIDEO
 from logloom.io.rows.log_ranges import LogRange
 from logloom.pipelines.plan.log_tasks import ListedTasks

@@ -1,7 +1,7 @@
 """The logs of a plan: unchanged ones, those opened by the driver, and those opened by workers.
 
 Here: `PlanLogs`. If many have to be opened, it opens a deterministic sample.
-Elsewhere: the cache of logs (logloom.io.logs.known_logs), planning (logloom.pipelines.plan.plan).
+Elsewhere: the cache of logs (logloom.io.logs.log_cache), planning (logloom.pipelines.plan.plan).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from logloom.io.logs.files.ranges import HASHES, MIB
 from logloom.io.logs.files.sidecars import Sidecars
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.interface import unfinished_words
-from logloom.io.logs.known_logs import CONTENT_LENGTH, Memory, RememberedLog
+from logloom.io.logs.log_cache import CONTENT_LENGTH, Memory, RememberedLog
 from logloom.io.logs.log_list import (
     SAMPLE,
     LogFiles,

@@ -20,7 +20,7 @@ from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.version_files import check_root
 from logloom.io.formats.capabilities import ReferringFormat
 from logloom.io.formats.registry import format_named
-from logloom.io.logs.known_logs import topic_kinds
+from logloom.io.logs.log_cache import topic_kinds
 from logloom.io.logs.log_list import SAMPLE, LogFiles, list_failures
 from logloom.io.logs.messages.pixel_encodings import Form
 from logloom.io.logs.outline import Outline

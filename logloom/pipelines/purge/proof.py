@@ -16,9 +16,9 @@ import pyarrow as pa
 from blake3 import blake3
 
 from logloom.errors import DatasetError
+from logloom.io.catalog.artifacts import Holdings
 from logloom.io.catalog.assembled_outputs import assembled_files
 from logloom.io.catalog.entries import Entry, FileEntry, read_log_part
-from logloom.io.catalog.inventory import Holdings
 from logloom.io.catalog.manifest import Assembled, Manifest, read_assembled
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.removal_notes import REMOVING

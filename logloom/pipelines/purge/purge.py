@@ -10,7 +10,7 @@ had the log, by its log_id and URIs.
 If only a time range of a log is erased, all its units are removed in the same way: rows before and after the
 range may use messages from it. The tombstone records the range; the next build makes the other rows again.
 Elsewhere: tombstones (logloom.io.catalog.tombstones), time ranges (rows), finding what is left (proof), what
-versions need (logloom.io.catalog.inventory).
+versions need (logloom.io.catalog.artifacts).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from logloom.errors import BesideError, DatasetError, LogloomError, UsageError
+from logloom.io.catalog.artifacts import log_file_pattern
 from logloom.io.catalog.entries import Entry, find_entry, unit_folder, unit_names
 from logloom.io.catalog.intervals import (
     Intervals,
@@ -30,7 +31,6 @@ from logloom.io.catalog.intervals import (
     read_intervals_file,
     write_intervals,
 )
-from logloom.io.catalog.inventory import log_file_pattern
 from logloom.io.catalog.manifest import as_laid_out, read_manifest
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.removal_notes import forget_removals, removing

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from logloom.errors import DatasetError, PurgedError, UsageError
+from logloom.io.catalog.artifacts import LOG_FILES, PART, Holdings, files_named
 from logloom.io.catalog.entries import Entry, read_log_part
-from logloom.io.catalog.inventory import LOG_FILES, PART, Holdings, files_named
 from logloom.io.catalog.manifest import Assembled, Manifest, folders_of, manifest_at
 from logloom.io.catalog.pages import LogRecord, page_file
 from logloom.io.catalog.tombstones import Purged, merged_ranges

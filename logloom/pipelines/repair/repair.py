@@ -16,9 +16,9 @@ from typing import Any
 
 from logloom.cpus import available_cpus
 from logloom.errors import DatasetError, LogloomError
+from logloom.io.catalog.artifacts import LOG_FILES, PART, damaged_files
 from logloom.io.catalog.assembled_outputs import assembled_files
 from logloom.io.catalog.entries import Entry
-from logloom.io.catalog.inventory import LOG_FILES, PART, damaged_files
 from logloom.io.catalog.manifest import Assembled, Manifest, open_root, read_assembled, read_manifest
 from logloom.io.catalog.manifest_digest import write_digest
 from logloom.io.catalog.pages import LogRecord, LogStatus

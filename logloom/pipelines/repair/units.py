@@ -15,8 +15,8 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError, LogloomError
+from logloom.io.catalog.artifacts import LABELS, PART, REFUSALS, STATISTICS
 from logloom.io.catalog.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes, read_log_part
-from logloom.io.catalog.inventory import LABELS, PART, REFUSALS, STATISTICS
 from logloom.io.catalog.labels import WAY_OUT
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.storage.metadata import canonical

@@ -21,10 +21,10 @@ import numpy as np
 from logloom.cpus import available_cpus
 from logloom.errors import DatasetError
 from logloom.interpreter import process_pool
+from logloom.io.catalog.artifacts import STATISTICS, damaged_files, files_named
 from logloom.io.catalog.commit_times import time_problems
 from logloom.io.catalog.entries import Entry, FileEntry, read_log_part
 from logloom.io.catalog.intervals import problems_of
-from logloom.io.catalog.inventory import STATISTICS, damaged_files, files_named
 from logloom.io.catalog.manifest import Assembled, Manifest, open_root, read_assembled
 from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.removal_notes import are_in, key_of

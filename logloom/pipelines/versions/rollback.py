@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, UsageError, after_commit
+from logloom.io.catalog.artifacts import files_beside_parts
 from logloom.io.catalog.assembled_outputs import assembled_files
 from logloom.io.catalog.entries import ENTRY, read_log_part
-from logloom.io.catalog.inventory import files_beside_parts
 from logloom.io.catalog.manifest import (
     Assembled,
     Manifest,

@@ -17,9 +17,9 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError, UsageError
+from logloom.io.catalog.artifacts import LOG_FILES, REFUSALS
 from logloom.io.catalog.commit_times import clock, write_times
 from logloom.io.catalog.entries import Entry, read_log_part, write_log_part
-from logloom.io.catalog.inventory import LOG_FILES, REFUSALS
 from logloom.io.catalog.log_statistics import of_units, write_statistics
 from logloom.io.catalog.manifest import Assembled, Manifest
 from logloom.io.catalog.manifest_digest import write_digest

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from logloom.errors import OF_CONTENT, LogReadError, StorageError
 from logloom.io.catalog.entries import read_log_part
 from logloom.io.logs.interface import unfinished_words
-from logloom.io.logs.known_logs import Memory, RememberedLog
+from logloom.io.logs.log_cache import Memory, RememberedLog
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import check_files
 from logloom.io.logs.opening import open_log

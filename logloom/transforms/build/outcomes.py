@@ -28,7 +28,7 @@ from logloom.io.catalog.pages import LogRecord, RecordPage, total
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.version_files import runs_folder
 from logloom.io.logs.files.sidecars import Sidecars
-from logloom.io.logs.known_logs import Memory
+from logloom.io.logs.log_cache import Memory
 from logloom.io.storage.metadata import canonical
 from logloom.transforms.build.bundles import packed, unpacked
 from logloom.transforms.build.job import LogJob, Target

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 
 from logloom.errors import DatasetError
+from logloom.io.catalog.artifacts import files_named
 from logloom.io.catalog.assembled_outputs import AssembledEntry, PortionEntry
 from logloom.io.catalog.entries import ENTRY, Entry, read_log_part, unit_folder
-from logloom.io.catalog.inventory import files_named
 from logloom.io.catalog.manifest import Assembled, folders_of, manifest_at, read_assembled
 from logloom.io.catalog.pages import page_file
 from logloom.io.catalog.records import LogRecords

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from blake3 import blake3
 
 from logloom.errors import DatasetError
+from logloom.io.catalog.artifacts import LOG_FILES, STATISTICS
 from logloom.io.catalog.entries import ENTRY, Entry, find_entry
-from logloom.io.catalog.inventory import LOG_FILES, STATISTICS
 from logloom.io.catalog.log_statistics import noted, of_units, read_statistics, statistics_in
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.formats.registry import format_named

@@ -15,7 +15,7 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import InputError, RecipeError, UsageError
-from logloom.io.catalog.inventory import LABELS, LOG_FILES, files_named
+from logloom.io.catalog.artifacts import LABELS, LOG_FILES, files_named
 from logloom.io.catalog.manifest import entries_of, read_manifest
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build

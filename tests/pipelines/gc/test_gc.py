@@ -17,9 +17,9 @@ import logloom.io.formats.table as tables
 from logloom.cli.gc import seconds
 from logloom.errors import CommitConflictError, DatasetError, ReadBackError, StorageError, UsageError
 from logloom.io.catalog import commit_times, removal_notes
+from logloom.io.catalog.artifacts import Holdings, unit_keys
 from logloom.io.catalog.commit_times import write_times
 from logloom.io.catalog.entries import ENTRY, FAN_OUT, read_log_part, unit_names, write_log_part
-from logloom.io.catalog.inventory import Holdings, unit_keys
 from logloom.io.catalog.manifest import as_laid_out, open_root, read_manifest, resolve_version
 from logloom.io.catalog.page_merge import write_records
 from logloom.io.catalog.pages import page_file

@@ -11,7 +11,7 @@ import pytest
 import logloom.datasets
 from logloom.demo import make_drives
 from logloom.errors import BesideError, DatasetError, PurgedError, UsageError
-from logloom.io.catalog import inventory, removal_notes
+from logloom.io.catalog import artifacts, removal_notes
 from logloom.io.catalog.entries import read_log_part
 from logloom.io.catalog.manifest import as_laid_out, read_assembled, read_manifest
 from logloom.io.catalog.page_merge import write_records
@@ -139,15 +139,15 @@ def test_gc_goes_on_after_a_purge(store):
 
 
 def test_gc_goes_on_where_a_log_that_it_is_about_to_read_is_purged(store, monkeypatch):
-    read, done = inventory.read_log_part, []
+    read, done = artifacts.read_log_part, []
 
     def meanwhile(*arguments, **options):
-        monkeypatch.setattr(inventory, "read_log_part", read)
+        monkeypatch.setattr(artifacts, "read_log_part", read)
         done.append(purge(str(store.local), ["b"]))
         return read(store, part_of_b)
 
     part_of_b = read_manifest(store).logs.find("b").part
-    monkeypatch.setattr(inventory, "read_log_part", meanwhile)
+    monkeypatch.setattr(artifacts, "read_log_part", meanwhile)
     assert not collect_garbage(str(store.local)).amounts
     assert done[0].is_proven
     assert finished_unit(store, made_up_unit("a"))

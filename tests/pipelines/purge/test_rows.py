@@ -8,7 +8,7 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import PurgedError, UsageError
-from logloom.io.catalog.inventory import LOG_FILES, PART, STATISTICS
+from logloom.io.catalog.artifacts import LOG_FILES, PART, STATISTICS
 from logloom.io.catalog.manifest import as_laid_out, read_manifest
 from logloom.io.catalog.page_merge import write_records
 from logloom.io.catalog.tombstones import Tombstone, digest_of_log

@@ -12,8 +12,8 @@ import pytest
 import logloom.datasets
 from logloom.cli.stats import _cells
 from logloom.errors import DatasetError, PurgedError, UsageError
+from logloom.io.catalog.artifacts import LOG_FILES, STATISTICS
 from logloom.io.catalog.entries import ENTRY, read_log_part
-from logloom.io.catalog.inventory import LOG_FILES, STATISTICS
 from logloom.io.catalog.log_statistics import noted, read_statistics
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.storage.metadata import canonical

@@ -2,7 +2,7 @@
 
 Here: `Alike`, logs with equal definitions; `TopicsOfLogs`, which finds the logs and definitions of a topic.
 Elsewhere: their use in a row plan (resolve), cached logs
-(logloom.io.logs.known_logs).
+(logloom.io.logs.log_cache).
 Logs with equal definitions are examined once, so that thousands of one fleet cost as much as a few.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from logloom.errors import UsageError
 from logloom.io.logs.interface import Log, MessageTime, TimeSource
-from logloom.io.logs.known_logs import TopicKind, topic_kinds
+from logloom.io.logs.log_cache import TopicKind, topic_kinds
 from logloom.recipe import Recipe, TopicColumn, TransformColumn
 from logloom.text import near_to
 from logloom.values import dataclass

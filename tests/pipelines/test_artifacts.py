@@ -8,7 +8,7 @@ import pytest
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.catalog.inventory import LABELS, LOG_FILES, REFUSALS, LogFileKind
+from logloom.io.catalog.artifacts import LABELS, LOG_FILES, REFUSALS, LogFileKind
 from logloom.io.catalog.manifest import as_laid_out, manifest_at, read_manifest
 from logloom.io.catalog.page_merge import write_records
 from logloom.io.catalog.removal_notes import mark_removed, removing

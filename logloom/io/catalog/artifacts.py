@@ -1,4 +1,4 @@
-"""Inventory: which files and folders of a root the versions name.
+"""Artifacts: which files and folders of a root the versions name, and what each kind of file needs.
 
     logs/<digest><suffix>    called by the BLAKE3 of its bytes; a log's record names the digest
 
