@@ -1,4 +1,4 @@
-"""Values: the rows a worker holds in memory at a time.
+"""Values of rows in memory: ragged rows, lists of arrays, and blocks.
 
 Here: `Ragged` (rows of differing lengths), `Lists` (rows of lists of arrays) and `Block` (some rows of one
 partition of one log).

@@ -1,7 +1,7 @@
-"""Further processes of this Python: with the same imports, but nothing from the current folder.
+"""Start more processes of this Python, with this process's import path.
 
 `python -m` and `python -c` look for modules in the current folder first, so a file there with the name of one
-of Python's modules would run. Here that folder counts only if it is on this process's own path.
+of Python's modules would run. These processes search that folder only if this process's path contains it.
 """
 
 from __future__ import annotations

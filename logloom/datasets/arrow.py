@@ -1,11 +1,11 @@
-"""Batches as Arrow record batches: the way to pandas, polars, DuckDB and whatever else speaks Arrow.
+"""Conversion of batches to Arrow record batches, for pandas, polars or DuckDB.
 
-Here: pure functions from the columns of a batch to record batches.
-Elsewhere: values as arrays, and the types that they have (logloom.io.arrow.arrays), batches
-(logloom.io.rows.batches), which rows they hold (logloom.datasets.dataset).
+Here: one batch as a record batch; all rows of a dataset as record batches, a stream, a table or a DataFrame.
+Elsewhere: conversion of values to Arrow arrays, and their types (logloom.io.arrow.arrays), batches
+(logloom.io.rows.batches), the choice of rows (logloom.datasets.dataset).
 
-Stamps and ages stay int64 ns, so that differences are exact whatever reads them. What isn't usable is NaN, 0
-or empty, as in rows, never null.
+Timestamps and ages stay int64 ns, so that every reader computes exact differences. A value that isn't
+available is NaN, 0 or empty, as in rows, never null.
 """
 
 from __future__ import annotations

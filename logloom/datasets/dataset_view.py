@@ -1,7 +1,7 @@
-"""The rows that a dataset shows, and what is known of them without reading one.
+"""The chosen rows of a dataset, and facts about them that need no reading.
 
-Here: `DatasetView`: a source of rows, an array of row positions, what is done to rows, views of other
-positions, and what follows from these without reading a row.
+Here: `DatasetView`: a source of rows, an array of row positions, functions to apply to rows, views of other
+positions, and the facts that follow from these without reading a row.
 Elsewhere: other views and the rows themselves (logloom.datasets.dataset), sources (logloom.io.rows.sources).
 """
 

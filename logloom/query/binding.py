@@ -1,4 +1,4 @@
-"""What the names and constants of a filter mean for columns of known types.
+"""Binding of a filter's names and constants to columns of known types.
 
 Here: `Binder`, which finds columns, fields and indices, checks kinds and makes numbers of dates;
 `check_names`, for columns of unknown types; the types of elements.

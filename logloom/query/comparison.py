@@ -1,4 +1,4 @@
-"""Values of filters: what is compared, and comparisons.
+"""Comparisons in filters, and the forms of values that they compare.
 
 Here: columns as they are compared (`comparable`, `Categories`), their parts, lengths and finiteness;
 comparisons (`compare`, `is_member`), which don't know missing values.

@@ -1,4 +1,4 @@
-"""Filters as trees.
+"""Nodes of filters: a parsed `where` is a tree of them.
 
 Here: the nodes; `nodes` and `columns_in`, which walk them.
 Elsewhere: the text of filters (grammar), the columns that their names mean (binding), evaluation (where,

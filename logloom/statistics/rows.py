@@ -1,6 +1,6 @@
-"""The lanes of rows: numbers and texts of a column that are counted together.
+"""Lanes of columns: the values of a column that are counted together.
 
-Here: `RowStatistics`, which is fed blocks as they are written or read.
+Here: `RowStatistics`, which counts the rows of blocks as they are written or read.
 Elsewhere: statistics of a lane (logloom.statistics.series), of all lanes (logloom.statistics.columns).
 
     one number                        a lane

@@ -2,8 +2,9 @@
 
 Here: `Numbers` and `Texts`. Merging is exact, in any order and any grouping: the result is the same bit by
 bit, regardless of the parts.
-Elsewhere: exact sums (logloom.statistics.exact_sums), counts by cell (logloom.statistics.value_counts), the
-lanes of rows (logloom.statistics.rows), the summary for people (logloom.statistics.summary).
+Elsewhere: exact sums (logloom.statistics.exact_sums), counts of values by ranges of them, called cells
+(logloom.statistics.value_counts), the lanes of each column (logloom.statistics.rows), the summary for people
+(logloom.statistics.summary).
 """
 
 from __future__ import annotations

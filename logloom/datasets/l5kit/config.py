@@ -1,4 +1,4 @@
-"""What the user says: the configuration file, its settings checked by name, and the folder of maps.
+"""L5Kit's configuration: its file, its settings (checked), the folder of maps.
 
 Elsewhere: what the settings do (sampling, rasterizers).
 """

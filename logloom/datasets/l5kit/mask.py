@@ -1,4 +1,4 @@
-"""The agents mask of a dataset that is trained on: the one it carries, or one that is computed once and kept.
+"""The agents mask of a dataset: stored in it, or computed once and cached.
 
 Elsewhere: what a mask counts (logloom.io.formats.l5kit.mask), choosing agents by it (datasets).
 """

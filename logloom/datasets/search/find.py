@@ -1,8 +1,8 @@
-"""Find the intervals of logs in which a filter holds; if asked, save them by name with the version.
+"""Find the intervals of logs in which a filter is true; save them on request.
 
 Here: `find`.
-Elsewhere: the language (logloom.query.where), what a filter says of a log's rows (logloom.query.bounds), the
-files of intervals (logloom.io.catalog.intervals).
+Elsewhere: the language (logloom.query.where), the meaning of a filter for a log's rows
+(logloom.query.bounds), the files of intervals (logloom.io.catalog.intervals).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Filters over the rows of a dataset: which pass, and where in a log `for`, `within` or `count` hold.
+"""Evaluation of filters on rows of a dataset, singly or log by log.
 
-Here: `passing`, which reads no more columns than a filter looks at, of the rows that are asked for alone;
-`search`, for filters that look at other rows, log after log, block after block; and the columns that every
-dataset has beside its own.
+Here: `passing`, the positions whose rows pass a filter; `search`, the result of a filter for all rows of
+logs; and the index columns that every dataset has. Only the columns that a filter names are read. A filter
+about elements, other rows or saved intervals is evaluated for whole logs, even for a few rows.
 Elsewhere: the language (logloom.query.where), what a filter means for a log's rows (logloom.query.bounds).
 """
 

@@ -1,4 +1,4 @@
-"""Splits of a dataset by where and when rows were recorded, so that no split has what another one has.
+"""Splits of a dataset that share no place, no time, or no value of a column.
 
 Here: `split`, which cuts a dataset that is there; `nearest` and `nearest_in_time`, which prove how far splits
 are apart.

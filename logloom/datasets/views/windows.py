@@ -1,8 +1,9 @@
-"""Reading the windows of rows: each row once, however many windows share it.
+"""Read the windows of rows: each row once, even if several windows share it.
 
-Here: what `Dataset.window` means, windows as batches, and windows of rows that functions made. Where columns
-have windows of their own, each is read at the rows of its window alone.
-Elsewhere: which rows a window has (logloom.datasets.views.positions).
+Here: the arguments of `Dataset.window`, checked; batches of windows of stored rows; and windows of the rows
+that functions given to `Dataset.map` return. If columns have different windows, a column is read only at the
+rows of its own.
+Elsewhere: the rows of a window (logloom.datasets.views.positions).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows of one log from several pieces, in the order of their timestamps.
 
-Here: `merged`, which holds a block of each piece at a time.
+Here: `merged`, which has one block of each piece in memory at a time.
 Elsewhere: what the pieces are (logloom.io.beam.write).
 """
 

@@ -1,5 +1,6 @@
-"""Loose rows to blocks, and blocks to rows: `GroupRows` and `to_rows`.
+"""Group rows of a pipeline into blocks, and convert blocks to rows.
 
+Here: `GroupRows`, from dicts or `beam.Row`s to blocks; `to_rows`, from blocks to `beam.Row`s.
 Elsewhere: blocks of datasets (logloom.io.beam.read), of logs (logloom.transforms.beam.read_logs), and into
 datasets (logloom.io.beam.write).
 """

@@ -1,4 +1,4 @@
-"""Blocks into a dataset of any format: `WriteTo`.
+"""Write blocks as a dataset of any format: `WriteTo`.
 
 Elsewhere: checks of blocks (checks), their files (pieces), rows in the order of their timestamps (merge),
 stages, marks and what becomes of retries (place), formats (logloom.io.formats.interface), the transforms

@@ -1,1 +1,1 @@
-"""What a dataset root holds: versions, manifests, records, units, tombstones and notes."""
+"""Contents of a dataset root: versions, records, units, tombstones and notes."""

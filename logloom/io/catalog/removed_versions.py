@@ -1,9 +1,11 @@
-"""Keys of the logs of removed versions, which replace pages that `logloom gc` removes.
+"""Logs of removed versions: a key for each log, instead of a manifest page.
 
     versions/past/<digest of the page>    a key of 8 bytes for each log_id, sorted; then a digest of these
 
-The manifest of a removed version stays, and names its pages; so "which versions had this log?" can still be
-answered, in a fourteenth of the space of the pages. Keys contain no names: nothing here has to be purged.
+A page is a file of a manifest, with the records of some logs. The manifest of a removed version stays, and
+names its pages; those that no other version needs `logloom gc` replaces by the keys of their logs, in a
+fourteenth of the space. So "which versions had this log?" can still be answered. Keys contain no names:
+nothing here has to be purged.
 Elsewhere: pages (logloom.io.catalog.pages), removing them (logloom.pipelines.gc.gc).
 """
 

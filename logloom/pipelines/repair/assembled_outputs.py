@@ -1,5 +1,7 @@
-"""Repair of assembled outputs: their own folders, and portions that versions share.
+"""Repair of assembled outputs, the datasets that are made of many units.
 
+Here: `assemble_again`, which rebuilds the damaged files in an output's own folder and in its portions, the
+folders that several versions may share.
 Elsewhere: finding damage, and the order of repairs (repair), single files and units (units).
 """
 

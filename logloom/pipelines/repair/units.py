@@ -1,6 +1,6 @@
-"""Repair of single artifacts of a version: units, files that records of logs name, assembled files.
+"""Repair of single artifacts: units, files that log records name, assembled files.
 
-Here: rebuilding each; of files that records name the table `REBUILDING`.
+Here: functions that rebuild each; `REBUILDING`, those for the kinds of files that records of logs name.
 Elsewhere: finding damage, and the order of repairs (repair).
 """
 

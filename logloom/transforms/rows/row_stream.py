@@ -1,4 +1,4 @@
-"""Rows: from the messages of a span to blocks.
+"""Make the rows of a span, in blocks, from the messages of its log.
 
 Here: `build_blocks`, which works on a span piece by piece, so that memory is bounded for any length. Rows
 don't depend on spans, pieces and blocks.

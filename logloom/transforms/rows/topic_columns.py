@@ -1,6 +1,7 @@
-"""Pieces of a span, the parts of a log that are read at a time: their ticks, and columns of topics.
+"""Read a piece of a span: its ticks, and the values of its columns at them.
 
-Here: `Piece`, `Static`, `read_static` and `read_statics`.
+A span is read piece by piece, so that memory is bounded. Here: `Piece`; `Static`, the value of a column that
+is the same at every tick (a topic's last message), read by `read_static` and `read_statics`.
 Elsewhere: splitting spans into pieces (logloom.transforms.rows.spans), the choice of messages
 (logloom.transforms.rows.resample), whole rows (logloom.transforms.rows.row_stream).
 Times are int64 nanoseconds since the Unix epoch; ranges are half-open, and a span's ends may be open.

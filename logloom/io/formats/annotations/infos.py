@@ -1,4 +1,4 @@
-"""Conversion of rows to data infos: the JSON of each, and the bytes of the files it refers to.
+"""Conversion of rows to data infos (JSON), and to the files that these name.
 
 Here: applying a mapping to blocks; names and bytes of files.
 Elsewhere: the mapping of columns to keys (mapping), writing the files (stage).

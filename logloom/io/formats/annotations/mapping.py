@@ -1,6 +1,8 @@
-"""Mapping of a recipe's columns to the keys of data infos, with the checks that the columns fit.
+"""Mapping of a recipe's columns to the keys of data infos.
 
-Here: `plan_mapping`, which returns a `Mapping` of leaves and fields, or every reason why there is none.
+A data info is OpenMMLab's record of a sample: a dict, which may have a list of dicts under `instances`.
+Here: `plan_mapping`, which checks that columns fit, and returns an `InfoMapping` (of single values, each a
+`Leaf`, and of the keys of instances), or every reason why there is none.
 Elsewhere: the options of a recipe (options), applying a mapping to rows (infos).
 """
 

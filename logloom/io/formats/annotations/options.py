@@ -1,9 +1,9 @@
 """Options of a recipe under `outputs.annotations`.
 
 Here: `Options` and the grammar of values.
-Elsewhere: the check that columns fit, and the conversion of rows to data infos (mapping).
+Elsewhere: the check that columns fit (mapping), the conversion of rows to data infos (infos).
 
-Where a data info takes a value, a text names a column; a number, true, false, null or {value: …} is a
+As a value of a data info, a text is the name of a column; a number, true, false, null or {value: …} is a
 constant; a list or a mapping contains such values. Under a key that ends in `_path` a column becomes a file.
 """
 

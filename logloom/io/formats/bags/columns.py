@@ -1,4 +1,4 @@
-"""Columns as keys of a dataset: the type of each, and conversion of columns to records and back.
+"""Columns of rows as bags: the type of each, and conversion to records and back.
 
 Here: `types_of`, `records_of` and `column_from`, for many rows at once.
 Elsewhere: the byte formats of single values (logloom.io.formats.bags.codecs), files

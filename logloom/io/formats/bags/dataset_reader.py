@@ -1,4 +1,4 @@
-"""Reading a dataset: random access to the datapoints of a folder of bags.
+"""Random access to the datapoints of a dataset, which is a folder of bags.
 
 Here: `DatasetReader`, masks and ranges.
 Elsewhere: writing (logloom.io.formats.bags.dataset_writer), single bags (logloom.io.formats.bags.bag),

@@ -1,4 +1,4 @@
-"""Writing a dataset: a folder of bags, one for each key, datapoint by datapoint.
+"""Write a dataset, a folder with a bag for each key, datapoint by datapoint.
 
 Here: `DatasetWriter`, and `UnfinishedDataset`, the files of a dataset while they are written.
 Elsewhere: reading (logloom.io.formats.bags.dataset_reader), single bags (logloom.io.formats.bags.bag),

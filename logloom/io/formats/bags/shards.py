@@ -1,7 +1,8 @@
-"""Sharded datasets: folders numbered 000000, 000001, … in one root, read and written as one dataset.
+"""Sharded datasets of bags: the numbered folders of one root, as one dataset.
 
-Here: `ShardedDatasetWriter`, `ShardedDatasetReader`.
-Elsewhere: one dataset (logloom.io.formats.bags.dataset_writer, dataset_reader).
+Here: `ShardedDatasetWriter` and `ShardedDatasetReader`, of folders 000000, 000001, …, each a dataset of bags
+of the library granular (not ROS bags).
+Elsewhere: one such folder (logloom.io.formats.bags.dataset_writer, dataset_reader).
 """
 
 from __future__ import annotations

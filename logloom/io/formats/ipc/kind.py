@@ -1,4 +1,9 @@
-"""The kind of folders `arrow`: Arrow IPC files, and what Hugging Face's `save_to_disk` writes."""
+"""Folders of Arrow IPC files as foreign datasets: the kind `arrow`.
+
+Here: `KIND`, which recognises such folders, also those that Hugging Face's `save_to_disk` wrote, and opens
+their rows.
+Elsewhere: the rows of the files (files), the layout of saved datasets (saved_datasets).
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A unit of the output `table`: one part of a table that a pipeline builds, before assembly.
+"""A unit of the output `table`: the rows of one partition, before assembly.
 
 Here: `UnitWriter`, and `unit_reader`, which returns a `BlockReader`.
 Elsewhere: a part's files (logloom.io.formats.table.write.part_writer), their names
 (logloom.io.formats.table.description), the format (logloom.io.formats.table.format).
 
-A unit is rows.parquet and `<part>!<group>.blob` for each group; in the table the latter are
-`parts/<part>/<group>.blob`, so that a part's name depends on its log and span alone. Where units of several
-versions share their groups, a group's blob is in a folder next to the unit's, with places.parquet, from which
-later units learn where its chunks are.
+A unit consists of rows.parquet (the index of its rows) and `<part>!<group>.blob` for each column group; in
+the table the latter are `parts/<part>/<group>.blob`, so that a part's name depends on its log and span alone.
+If units of several versions share blobs, each blob is in a folder next to the unit's, with places.parquet,
+the places of its chunks, which later units read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Samples: which member holds which column, under what name, in what form.
+"""Samples of tar shards: the member of each column, its name and its form.
 
 Here: `Member`, `members_of`, the rules for sample keys, and encoding and decoding of members.
 Elsewhere: the archive (headers, writer, index), the small values of a row (sample_json).

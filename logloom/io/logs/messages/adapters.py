@@ -1,9 +1,9 @@
-"""Adapters, the values of `as:`: image, points[x,y,z], scan, navsat, joints, rotation_matrix, camera_matrix.
+"""Adapters, which a recipe names by `as:`: conversion of messages to columns.
 
-Here: the fields that each adapter reads, the type of its column, and the pure functions from those
-fields to values. ROS and Foxglove messages are distinguished by their fields, not by their names.
-Elsewhere: reading fields (each decoder), pixels (images), point clouds (point_clouds),
-joints (joints).
+Here: adapters such as `image`, `points[x,y,z]`, `scan` and `navsat`: the fields that each reads, the type of
+its column, and the pure functions from those fields to values. ROS and Foxglove messages are distinguished by
+their fields, not by their names.
+Elsewhere: reading fields (each decoder), pixels (images), point clouds (point_clouds), joints (joints).
 A decoder calls `take` with a function that reads fields, or `convert` with the fields of `paths`.
 """
 

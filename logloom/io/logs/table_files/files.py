@@ -1,4 +1,4 @@
-"""Files that hold one table each: Parquet, Feather (Arrow IPC) and CSV.
+"""Files of one table each: Parquet, Feather (Arrow IPC) and CSV.
 
 Here: reading their schema, groups of rows, and selected columns of groups; nothing else is fetched.
 Elsewhere: how a file is written (logloom.io.logs.table_dialects), text of CSV (csv_text), columns as fields

@@ -1,6 +1,6 @@
-"""Files of a table's index: Parquet, checked.
+"""Parquet files of a table's index: writing them, and reading them with checks.
 
-Here: reading one (`read_file`, `read_part`), writing one (`write_file`), and its texts.
+Here: `read_file`, `read_part` and `write_file`; `decode_texts`, since text columns are read as dictionaries.
 Elsewhere: the index of all logs in memory (index), names of files and columns
 (logloom.io.formats.table.description).
 

@@ -1,9 +1,10 @@
-"""Reading rows: from a frame of index rows to values.
+"""Random access to the rows of tables that are in a DataFrame of their index.
 
 Here: `row_loader` and `RowLoader`.
-Elsewhere: the arrays made of a frame (logloom.io.formats.table.read.frames), the columns of rows and the plan
-of reading them (logloom.io.formats.table.read.plans), windows (logloom.io.formats.table.read.windows),
-reading (logloom.io.formats.table.read.plan_reader).
+Elsewhere: the DataFrame, here called frame (logloom.io.formats.table.index.index), the arrays made of it
+(logloom.io.formats.table.read.frames), the columns of rows and the plan of reading them
+(logloom.io.formats.table.read.plans), windows (logloom.io.formats.table.read.windows), reading
+(logloom.io.formats.table.read.plan_reader).
 """
 
 from __future__ import annotations

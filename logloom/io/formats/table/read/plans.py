@@ -1,8 +1,8 @@
-"""Read plans of a selection of columns, made once per selection.
+"""Read plans: which column groups are read for a selection of columns.
 
-Here: `Step` (one group of one table), `ReadPlan`, `Cost`, which is what a loader explains, and `Plans`, those
-of a loader. Merging and concatenating frames gives rows from different combinations of tables; each
-combination is a variant, which may have other columns and has plans of its own.
+Here: `Step` (one group of one table), `ReadPlan`, `Cost`, which a loader reports, and `Plans`, those of a
+loader, each made once per selection. Merging and concatenating frames gives rows from different combinations
+of tables; each combination is a variant, which may have other columns and has plans of its own.
 Elsewhere: covers (logloom.io.formats.table.groups), decoding (logloom.io.formats.table.chunks), reading
 (logloom.io.formats.table.read.loader).
 """

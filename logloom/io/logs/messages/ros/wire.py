@@ -1,9 +1,10 @@
-"""The CDR and ROS 1 encodings of values, and reading them.
+"""Layouts of messages in the encodings CDR and ROS 1, and reading values by them.
 
-Here: the two encodings and the nodes of a layout; a node is read in all payloads of a cursor at once.
-Elsewhere: making nodes from a definition (decoders), reading bytes (logloom.io.logs.messages.cursor),
-selections (logloom.io.logs.messages.fields), converting values (logloom.io.logs.messages.values), the
-decoders (decoders).
+Here: `Wire`, the differences between the encodings; `Node`, a struct, an array, a text or a run of fields of
+fixed size. A layout is a tree of nodes; a node is read in all payloads of a cursor at once.
+Elsewhere: the decoders, and making nodes from a definition (decoders), reading bytes
+(logloom.io.logs.messages.cursor), selections (logloom.io.logs.messages.fields), converting values
+(logloom.io.logs.messages.values).
 
 CDR aligns numbers to their size, counted from the start of the body, so the place of a field depends on the
 *phase* at which it starts, its place modulo 8; text and arrays shift everything after them. ROS 1 doesn't
