@@ -295,17 +295,23 @@ def test_many_nulls_of_a_declared_shape_are_read_in_small_batches(tmp_path):
 
 def test_compressed_streams_are_kept_in_memory_up_to_a_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_KEPT_BYTES", 4 << 20)
-    monkeypatch.setattr(files, "_open_files", files.LruCache(4 << 20))
+    monkeypatch.setattr(files._open_files, "max_bytes", 4 << 20)
+    files._open_files.clear()
     before = pa.total_allocated_bytes()
-    for name, rows in (("a", 1 << 20), ("b", 2 << 20), ("c", 8 << 20)):
+    for name, rows in (("a", 1 << 20), ("b", 2 << 20), ("c", 3 << 20), ("d", 8 << 20)):
         zeros = pa.table({"x": np.arange(rows) % 100}).cast(pa.schema({"x": pa.int8()}))
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_stream(tmp_path / f"{name}.arrow", zeros.schema, options=options) as stream:
             stream.write_table(zeros, max_chunksize=1 << 18)
+        del zeros
         found = ll.open(tmp_path / f"{name}.arrow")
         assert found.get_many([5, rows - 1])["x"].tolist() == [5, (rows - 1) % 100]
-        del zeros, found
+        del found
         assert pa.total_allocated_bytes() - before < 4 << 20
+        file = files.ArrowFile(pa.py_buffer((tmp_path / f"{name}.arrow").read_bytes()))
+        assert (file.num_batches is None) == (rows > 4 << 20)
+        assert pa.total_allocated_bytes() - before < 8 << 20  # two files, one of them also in the cache
+        del file
 
 
 def test_a_remote_stream_is_read_once_when_it_is_opened(monkeypatch):
@@ -316,12 +322,20 @@ def test_a_remote_stream_is_read_once_when_it_is_opened(monkeypatch):
     with memory.open("/ipc-once/a.arrow", "wb") as file, pa.ipc.new_stream(file, own.schema) as stream:
         stream.write_table(own, max_chunksize=1 << 12)
     monkeypatch.setattr(files, "_PIECE_BYTES", 1 << 16)
-    validated = []
-    of_roots = files.ArrowFile.of_roots
-    monkeypatch.setattr(
-        files.ArrowFile, "of_roots", lambda *given: (validated.append(given[1]), of_roots(*given))[1]
-    )
+    decoded = []
+
+    class Stream:
+        def __init__(self, data, read=pa.ipc.open_stream):
+            self._stream = read(data)
+            self.schema = self._stream.schema
+
+        def __iter__(self):
+            for batch in self._stream:
+                decoded.append(len(batch))
+                yield batch
+
+    monkeypatch.setattr(pa.ipc, "open_stream", Stream)
     rows = ll.open("memory://ipc-once")
-    assert validated == [*range(16)]
+    assert decoded == [1 << 12] * 16
     assert rows.to_arrow()["x"].to_pylist() == own["x"].to_pylist()
-    assert validated == [*range(16)] * 2
+    assert decoded == [1 << 12] * 32
