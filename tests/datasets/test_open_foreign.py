@@ -513,3 +513,15 @@ def test_a_filter_reads_no_splits_that_it_does_not_name(tmp_path):
     assert asked == []
     assert [row["v"] for row in rows.filter("split == 'train'")] == [1, 3]
     assert asked == [1]
+
+
+@pytest.mark.parametrize("name", ["split", "Split"])
+def test_folders_of_parquet_decide_the_split_whatever_a_column_says(tmp_path, name):
+    needs("parquet")
+    for split, x in {"train": [1, 2], "val": [3]}.items():
+        (tmp_path / f"set/split={split}").mkdir(parents=True)
+        own = pa.table({"x": x, name: ["test", "val"][: len(x)]})
+        pq.write_table(own, tmp_path / f"set/split={split}/0.parquet")
+    rows = logloom.datasets.open(tmp_path / "set", split="train").get_many([0, 1])
+    assert (rows["x"].tolist(), rows["split"]) == ([1, 2], ["train", "train"])
+    assert rows["split_"] == ["test", "val"]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import logloom as ll
+from logloom.datasets import arrow
 from logloom.datasets.dataset import Dataset
 from tests.absent import needs, present
 from tests.datasets.units import unit_of_all_types
@@ -69,11 +70,16 @@ def test_tables_of_blocks_equal_those_of_rows(tmp_path, name):
         assert repr(found[one].to_pylist()) == repr(wanted[one].to_pylist()), one
 
 
-def test_rows_of_many_short_logs_are_joined(tmp_path):
+def test_rows_of_many_short_logs_are_joined_before_they_are_converted(tmp_path, monkeypatch):
     logs, ragged = [f"l{number:04}" for number in range(500)], [[n] * (n % 3) for n in range(500)]
     own = pa.table({"log_id": logs, "timestamp": range(500), "r": ragged, "t": [*map(str, range(500))]})
     with pa.ipc.new_stream(tmp_path / "rows.arrow", own.schema) as file:
         file.write_table(own)
+    converted = []
+    monkeypatch.setattr(
+        arrow, "_stored_column", lambda *given, call=arrow._stored_column: converted.append(1) or call(*given)
+    )
     found = ll.open(tmp_path / "rows.arrow")[100:].to_arrow()
+    assert len(converted) == found.num_columns
     assert [column.num_chunks for column in found.columns] == [1, 1, 1, 1]
     assert found.select(own.column_names).to_pylist() == own.slice(100).to_pylist()

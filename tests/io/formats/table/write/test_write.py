@@ -15,6 +15,7 @@ import logloom.io.formats.table as tt
 from logloom.blocks import Block
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.formats.table.description import KEYS, read_description
+from logloom.io.formats.table.write.part_writer import make_plan
 from logloom.io.formats.table.write.user_rows import open_rows
 from logloom.schema import NO_AGE, ColumnType, Schema
 from tests.io.formats.table.making import ALL_TYPES, assert_rows_equal, drive, typed_row
@@ -513,3 +514,10 @@ def test_a_text_may_be_shorter_than_the_type_of_its_column(tmp_path):
     ]
     with pytest.raises(UsageError, match="<U8 would lose something as <U7"):
         tt.write_table(str(tmp_path / "other"), [{"name": "Überalls"}], types=types)
+
+
+def test_the_index_has_availabilities_of_columns_whose_values_do_not_show_which_are_missing():
+    columns = {"speed": ColumnType(np.dtype("<f4")), "gear": ColumnType(np.dtype("<i4"))}
+    schema = Schema({**columns, "own": columns["gear"]}, sampled=("speed", "gear"))
+    assert make_plan(schema, "*").index == ("speed", "gear", "own", "gear.available")
+    assert make_plan(schema, ["gear.available", "gear"]).index.count("gear.available") == 1
