@@ -438,6 +438,8 @@ def test_what_is_unavailable_is_neither_true_nor_false():
     assert found(rows, "delta(speed) != 0") == []
     assert found(rows, "delta(n) == 1") == [1, 2, 3, 4]
     assert found(rows, "not (speed > 1)") == [4]
+    rows[1]["n"] = None
+    assert found(rows, "delta(n) != 0") == [3, 4]
 
 
 def test_differences_of_large_whole_numbers_are_exact():

@@ -7,6 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from logloom.datasets.splits.distances import least_distance
 from logloom.datasets.splits.split import nearest, split
 from logloom.digests import share_of
 from logloom.errors import UsageError
+from tests.absent import needs
 
 SHARES = {"train": 0.5, "val": 0.3, "test": 0.2}
 
@@ -295,6 +298,18 @@ def test_lists_of_logs_come_before_shares(rows):
         split(rows, {"train": 1, "val": []}, by="log_id")
     with pytest.raises(UsageError, match="val lists logs, which goes with by='log_id'"):
         split(rows, {"train": 1, "val": ["drive-03"]}, by="city")
+
+
+def test_listed_logs_may_continue_in_another_file(tmp_path):
+    needs("parquet")
+    for start, logs in ((0, ["a", "b"]), (2, ["b", "c"])):
+        table = pa.table({"log_id": logs, "timestamp": [start, start + 1]})
+        pq.write_table(table, tmp_path / f"{start}.parquet")
+    parts = split(logloom.open(tmp_path), {"train": 1, "val": ["b"]}, by="log_id")
+    assert {name: [row["timestamp"] for row in part] for name, part in parts.items()} == {
+        "train": [0, 3],
+        "val": [1, 2],
+    }
 
 
 def test_what_is_the_name_of_a_log_is_no_pattern(tmp_path):

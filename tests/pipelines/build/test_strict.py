@@ -130,6 +130,12 @@ def test_strict_refuses_a_split_that_gets_no_log_until_its_logs_are_listed(cars)
     assert {found["logs"] for found in json.loads(done.stdout)["splits"].values()} == {1, 2}
 
 
+def test_strict_accepts_that_the_only_log_is_in_one_split(cars):
+    text = RECIPE.replace("logs/*.mcap", f"{cars}/logs/d00.mcap") + "split: {val: 0.5, train: 0.5}\n"
+    plan = plan_build(Recipe.from_yaml(text), str(cars / "root"), settings=BuildSettings(strict=True))
+    assert (plan.num_logs, plan.problem) == (1, "")
+
+
 def test_strict_asks_nothing_of_a_version_that_is_up_to_date(cars):
     write(cars, "d01", STRAY)
     assert run("build", cars).returncode == 3
