@@ -244,6 +244,8 @@ def test_files_with_dictionaries_are_read_by_many_threads(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda row: rows[row]["word"], range(120)))
     assert found == words["word"].to_pylist()
+    fresh = files.ArrowFile(pa.py_buffer((tmp_path / "a.arrow").read_bytes()))
+    assert fresh._footed.stats.num_dictionary_batches == 1  # before threads read batches
 
 
 @pytest.mark.parametrize("name", ["split", "Split"])
