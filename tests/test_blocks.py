@@ -9,14 +9,41 @@ import pytest
 from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as npst
 
 from logloom import blocks
 from logloom.blocks import Block, Lists, Ragged, concatenate, empty, take
 from logloom.digests import ColumnDigest
-from logloom.schema import STRING, ColumnType, Schema
+from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 DTYPES = [np.dtype(d) for d in ("u1", "<i8", "<f4", "?", "<U3", [("x", "<f8"), ("n", "<i2", (2,))])]
+
+
+def test_rows_of_a_block_are_as_users_see_them():
+    schema = Schema({"name": STRING, "blob": BYTES, "pose": ColumnType("<f8", (2,))})
+    columns = {
+        "timestamp": np.array([10, 20]),
+        "name": Ragged.from_bytes(["é".encode(), b""]),
+        "blob": Ragged.from_bytes([b"\0\1", memoryview(b"")]),
+        "pose": np.arange(4.0).reshape(2, 2),
+    }
+    block = Block("drive", "p", 0, columns)
+    row = block.row(0, schema)
+    assert (row["log_id"], row["timestamp"], row["name"], row["blob"]) == ("drive", 10, "é", b"\0\1")
+    assert row["pose"].tolist() == [0.0, 1.0]
+    assert block.row(1, schema, ["name"]).keys() == {"log_id", "timestamp", "name"}
+    assert Block("drive", "p", 0, block.take(slice(1, 2))).row(0, schema)["blob"] == b""
+    assert (len(block), block.nbytes) == (2, 16 + 2 + 2 + 32)
+
+
+def test_rows_of_any_length_and_of_one_are_taken_and_concatenated():
+    points = Ragged(np.arange(6), [1, 2, 3])  # all values, and the length of each row
+    assert [row.tolist() for row in points] == [[0], [1, 2], [3, 4, 5]]
+    assert [row.tolist() for row in take(points, np.array([2, 0]))] == [[3, 4, 5], [0]]
+    nothing = empty(ColumnType("<i8", (None,)), num_rows=1)
+    assert [row.tolist() for row in concatenate([points, nothing])][2:] == [[3, 4, 5], []]
+    speeds = np.array([1.0, 2.0, 4.0])
+    assert take(speeds, slice(None, 0, -1)).tolist() == [4, 2]
+    assert concatenate([speeds, empty(ColumnType("<i8"), num_rows=2)]).tolist() == [1, 2, 4, 0, 0]
 
 
 @st.composite
@@ -104,13 +131,6 @@ def test_concatenated_parts_are_all_their_rows(data):
     check(concatenate(parts), every, ctype)
 
 
-@given(npst.arrays(np.int64, st.integers(0, 9)), st.data())
-def test_fixed_columns_are_taken_and_concatenated_as_arrays(column, data):
-    some = data.draw(st.slices(len(column)))
-    assert take(column, some).tolist() == column[some].tolist()
-    assert concatenate([column, column]).tolist() == [*column.tolist()] * 2
-
-
 def test_all_rows_in_order_are_not_copied_and_others_are_copies_or_views_of_rows():
     joined = Ragged(np.arange(6), [1, 2, 3])
     assert take(joined, np.arange(3)) is joined
@@ -142,30 +162,6 @@ def test_what_is_missing_is_nan_zero_false_or_empty():
     assert row["name"].tolist() == ["", ""]
     assert empty(ColumnType("?"), 2).tolist() == [False, False]
     assert [value.shape for value in empty(ColumnType("<f8", (None, None, 3)), 2)] == [(0, 0, 3)] * 2
-
-
-def test_rows_of_a_block_are_as_users_see_them():
-    schema = Schema(
-        {"name": STRING, "blob": blocks.ColumnType("u1", (None,), "bytes"), "pose": ColumnType("<f8", (2,))}
-    )
-    block = Block(
-        "drive",
-        "p",
-        0,
-        {
-            "timestamp": np.array([10, 20]),
-            "name": Ragged.from_bytes(["é".encode(), b""]),
-            "blob": Ragged.from_bytes([b"\0\1", memoryview(b"")]),
-            "pose": np.arange(4.0).reshape(2, 2),
-        },
-    )
-    assert len(block) == 2
-    row = block.row(0, schema)
-    assert (row["log_id"], row["timestamp"], row["name"], row["blob"]) == ("drive", 10, "é", b"\0\1")
-    assert row["pose"].tolist() == [0.0, 1.0]
-    assert block.row(1, schema, ["name"]).keys() == {"log_id", "timestamp", "name"}
-    assert Block("drive", "p", 0, block.take(slice(1, 2))).row(0, schema)["blob"] == b""
-    assert block.nbytes == 16 + 2 + 2 + 32
 
 
 @st.composite

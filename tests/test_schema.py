@@ -13,15 +13,19 @@ SPEED = ColumnType(np.dtype("f4"))
 SCHEMA = Schema({"camera.front": BYTES, "speed": SPEED, "kind": SPEED}, ("camera.front", "speed"))
 
 
+def test_a_schema_names_columns_with_their_types_and_which_are_sampled():
+    arm = ColumnType("<f4", (7,), unit="rad")
+    schema = Schema({"camera": BYTES, "arm": arm, "speed": ColumnType("<f8")}, sampled=("camera",))
+    assert list(schema.all) == ["camera", "arm", "speed", "camera.age", "camera.available"]
+    assert (arm.dtype, arm.shape, arm.unit) == (np.float32, (7,), "rad")
+
+
 def test_a_part_keeps_types_order_and_which_columns_are_sampled():
+    assert SCHEMA.part(None) == SCHEMA
     part = SCHEMA.part(["kind", "camera.*"])
     assert part == Schema({"camera.front": BYTES, "kind": SPEED}, ("camera.front",))
     assert list(part.columns) == ["camera.front", "kind"]
     assert list(part.all) == ["camera.front", "kind", "camera.front.age", "camera.front.available"]
-
-
-def test_the_part_without_patterns_is_the_whole():
-    assert SCHEMA.part(None) == SCHEMA
 
 
 def test_ages_have_no_part_without_their_column():
