@@ -58,6 +58,12 @@ COLUMNS = {
 SAMPLED = ("lane", "open", "note")
 
 
+def test_a_filter_names_the_columns_it_looks_at_and_which_rows_pass():
+    found = parse("n > 1 and (available(image) or gear in ('P') or not moving)")
+    assert found.columns == ("gear", "image.available", "moving", "n")
+    assert found.bound(TYPES).mask(COLUMNS, num_rows=4).tolist() == [False, False, True, True]
+
+
 def passing(text):
     found = parse(text).bound(TYPES)
     return np.flatnonzero(found.mask(COLUMNS, 4)).tolist()
@@ -321,11 +327,6 @@ def test_tuples_of_a_filter_take_times(time):
     wanted = round(time.timestamp() * 10**6) * 1000 if zoned else int(np.datetime64(time, "ns").astype(int))
     columns = {"timestamp": np.array([wanted, wanted + 1])}
     assert found.bound(TYPES).mask(columns, 2).tolist() == [True, False]
-
-
-def test_a_filter_names_the_columns_it_looks_at():
-    text = "n > 1 and (available(image) or gear in ('P') or not moving)"
-    assert parse(text).columns == ("gear", "image.available", "moving", "n")
 
 
 @given(st.text("n()<>=!1.0' \"[],-+*/andotirspeavlbm", max_size=40))

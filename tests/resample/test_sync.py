@@ -13,6 +13,13 @@ from tests.resample.matching_reference import approximate_time, key_of, matching
 from tests.tier import examples
 
 
+def test_a_set_has_of_each_topic_the_message_that_is_nearest_to_its_stamp():
+    camera, left, right = np.array([100, 200]), np.array([80, 190]), np.array([85, 95, 105, 112])
+    matched = match([camera, left, right], stamp=0, within=50)
+    assert matched.sets.tolist() == [[0, 0, 1]]  # the messages at 100, 80 and 95; 200 has none of the right
+    assert (matched.first, matched.stop) == (MIN_TIME, MAX_TIME)  # of a whole log all sets are certain
+
+
 def found(topics, stamp, within, *bounds):
     times = [np.array(one, np.int64) for one in topics]
     result = match(times, stamp, within, *bounds)
@@ -100,10 +107,6 @@ def test_a_few_times_within_beside_a_stretch_suffice_where_sensors_keep_their_la
 
 def test_two_messages_are_not_matched_across_two_that_are():
     assert found([[10, 20], [0, 10]], 0, 50)[0] == [(10, 10)]  # 20 and 0 would cross
-
-
-def test_a_set_has_of_each_topic_the_message_that_is_nearest_to_its_stamp():
-    assert found([[100], [80], [85, 95, 105, 112]], 0, 50)[0] == [(100, 80, 95)]
 
 
 def test_topics_of_any_rate_share_the_rows_of_the_slowest():

@@ -14,6 +14,17 @@ from logloom.transforms.rows.resample import choose
 FLOAT = ColumnType(np.dtype("<f8"))
 
 
+def test_values_are_chosen_by_a_policy_of_only_the_messages_that_it_needs():
+    times, speeds = np.array([30, 10, 20, 40]), np.array([3.0, 1.0, 2.0, 4.0])
+    choice = choose(Sampling("previous", tolerance=5), times, ticks=np.array([12, 33, 39]))
+    assert choice.rows.tolist() == [0, 1]  # the messages at 30 and at 10
+    ctype = row_type(FLOAT, "previous", "float32")
+    values, ages, available = choice.apply(speeds[choice.rows], ctype)
+    np.testing.assert_array_equal(values, np.array([1, 3, np.nan], np.float32))
+    assert (ages.tolist(), available.tolist()) == ([2, 3, NO_AGE], [True, True, False])
+    assert choice.select(np.array([1])).rows.tolist() == [0]
+
+
 def sampled(policy, times, ticks, values=None, message=FLOAT, dtype=None, **sampling):
     times = np.array(times, np.int64)
     values = np.arange(len(times), dtype=float) if values is None else values
@@ -117,12 +128,6 @@ def test_a_cast_that_overflows_names_column_and_tick():
         sampled("window", [10, 29, 30], [20, 30], [1.0, 2.0, np.nan], dtype="i4", window=(-5, 0))
     values, _, _ = sampled("previous", [10], [10, 99], [2.5], dtype="i1", tolerance=0)
     assert values.tolist() == [2, 0]  # what is not usable has no NaN to cast
-
-
-def test_only_needed_messages_are_asked_for():
-    choice = choose(Sampling("previous", 5), np.array([30, 10, 20, 40]), np.array([12, 33]))
-    assert choice.rows.tolist() == [0, 1]
-    assert choice.select(np.array([1])).rows.tolist() == [0]
 
 
 def test_no_messages_and_no_ticks_are_nothing_special():

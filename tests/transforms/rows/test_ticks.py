@@ -15,6 +15,15 @@ RATES = st.one_of(
 )
 
 
+def test_ticks_are_multiples_of_the_period_since_1970_floored_to_nanoseconds():
+    start, stop = tick_range(Decimal(10), 950_000_000, 1_200_000_000)  # the ticks of 10 Hz in an extent
+    assert (start, stop) == (10, 13)
+    assert rate_ticks(Decimal(10), start, stop).tolist() == [1_000_000_000, 1_100_000_000, 1_200_000_000]
+    assert rate_ticks(Decimal(3), -4, 2).tolist() == [
+        -1333333334, -1000000000, -666666667, -333333334, 0, 333333333,
+    ]  # fmt: skip
+
+
 @given(RATES, st.integers(-(2**62), 2**62), st.integers(0, 40))
 def test_ticks_are_the_exact_floors(rate, time, count):
     rate = Decimal(rate)
@@ -40,12 +49,6 @@ def test_logs_recorded_apart_share_their_ticks():
     rate = Decimal("29.97")
     a, b = (rate_ticks(rate, *tick_range(rate, t, t + 10**9)) for t in (10**18, 10**18 + 300_000_000))
     assert np.isin(b[b <= a[-1]], a).all()
-
-
-def test_ticks_before_1970_are_floored_too():
-    assert rate_ticks(Decimal(3), -4, 2).tolist() == [
-        -1333333334, -1000000000, -666666667, -333333334, 0, 333333333,
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "NaN", "Infinity", "1e10", "1e-999999999", "1000000000.1"])

@@ -94,6 +94,7 @@ def plan(name, ctype=None, inputs=("speed", "objects")):
 
 
 def test_a_function_computes_a_column():
+    assert doubled({"speed": np.array([1.0, 3.0])}).tolist() == [2, 6]
     assert compute(plan("doubled"), INPUTS, TICKS).tolist() == [2, 4, 8]
     counts = compute(plan("number_of_objects", ColumnType(np.dtype("<i4"))), INPUTS, TICKS)
     assert (counts.dtype, counts.tolist()) == (np.int32, [2, 0, 3])
