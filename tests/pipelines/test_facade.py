@@ -16,6 +16,33 @@ from logloom.pipelines.plan.plan import plan_build
 IN_PYTHON_ONLY = {"runner", "on_message", "storage_options"}  # the options of engines are values of `runner`
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    place = tmp_path_factory.mktemp("facade")
+    make_drives(place / "logs", seconds=2)
+    recipe = ll.Recipe.from_yaml(demo_recipe(str(place / "logs")))
+    ll.build(recipe, place / "root", workers=1)
+    return place / "root"
+
+
+def test_a_build_is_planned_made_verified_and_opened(root):
+    recipe = ll.Recipe.from_yaml(demo_recipe(str(root.parent / "logs")))
+    assert ll.plan(recipe, root).up_to_date  # the fixture has built it
+    built = ll.build(recipe, root)
+    assert (built.manifest.version, built.built, built.reused) == (1, 0, 0)
+    assert ll.verify(root, workers=1).findings == ()
+    rows = ll.open(root)
+    assert len(rows) == built.manifest.totals["rows"]
+    assert rows[0]["ego.position"].shape == (3,)
+
+
+@pytest.mark.parametrize(("output", "copied"), [("tar", True), ("bags", False)])
+def test_a_plain_folder_is_copied_from_the_version_or_converted(output, copied, root, tmp_path):
+    made = ll.convert(root, tmp_path / output, output, plain=True, workers=1)
+    assert (made.copied, pathlib.Path(made.view)) == (copied, tmp_path / output)
+    assert len(ll.open(tmp_path / output)) == made.manifest.totals["rows"]
+
+
 @pytest.mark.parametrize("name", ["plan", "build", "verify", "convert"])
 def test_keywords_are_the_options_of_the_command(name):
     options = {
@@ -26,28 +53,6 @@ def test_keywords_are_the_options_of_the_command(name):
     positional = {"recipe"} if name in ("plan", "build") else set()
     keywords = set(inspect.signature(getattr(ll, name)).parameters) - IN_PYTHON_ONLY - positional
     assert keywords <= options
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    place = tmp_path_factory.mktemp("facade")
-    make_drives(place / "logs", seconds=2)
-    recipe = ll.Recipe.from_yaml(demo_recipe(str(place / "logs")))
-    ll.build(recipe, place / "root", workers=1)
-    return place / "root"
-
-
-def test_an_up_to_date_build_returns_the_latest_version(root):
-    recipe = ll.Recipe.from_yaml(demo_recipe(str(root.parent / "logs")))
-    built = ll.build(recipe, root)
-    assert (built.manifest.version, built.built, built.reused) == (1, 0, 0)
-
-
-@pytest.mark.parametrize(("output", "copied"), [("tar", True), ("bags", False)])
-def test_a_plain_folder_is_copied_from_the_version_or_converted(output, copied, root, tmp_path):
-    made = ll.convert(root, tmp_path / output, output, plain=True, workers=1)
-    assert (made.copied, pathlib.Path(made.view)) == (copied, tmp_path / output)
-    assert len(ll.open(tmp_path / output)) == made.manifest.totals["rows"]
 
 
 def test_logs_are_built_without_a_recipe_and_a_detached_engine_is_refused(root, tmp_path):

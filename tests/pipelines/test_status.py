@@ -55,7 +55,7 @@ def test_a_build_is_running_until_its_outcome_stands_beside_its_note(plan):
         assert (one.units, one.units_read_back) == (40, 0)
         assert one.heard <= 60
     build(plan)
-    (one,) = status.builds(store)
+    (one,) = status.wait(store, timeout=60)
     assert one.state == "committed"
     assert one.built == one.units == one.units_read_back == plan.num_partitions * len(plan.job.outputs)
     done = command("status", store.uri, "--json")

@@ -71,6 +71,22 @@ def digested(root):
     return {log_id: digest.hexdigests() for log_id, digest in logs.items()}
 
 
+def test_a_second_conversion_is_up_to_date_and_one_of_another_source_makes_a_version(built, tmp_path):
+    root = tmp_path / "root"
+    first = convert(plan_convert(open_source(str(built)), str(root), "bags", limit=1))
+    assert (first.manifest.version, list(first.manifest.outputs)) == (1, ["bags"])
+    before = digests(root)
+    again = plan_convert(open_source(str(built)), str(root), "bags", limit=1)
+    assert again.up_to_date
+    assert convert(again).manifest.version == 1
+    assert digests(root) == before
+    more = plan_convert(open_source(str(built)), str(root), "bags")
+    assert not more.up_to_date
+    assert [log.task.log_id for log in more.logs] == ["drive-01"]  # the first log is kept
+    assert convert(more).manifest.version == 2
+    assert columns_of(root) == columns_of(built, output=FULL_OUTPUT)
+
+
 @pytest.mark.slow
 def test_a_ring_of_conversions_through_all_formats_keeps_every_columns_digest(built, tmp_path):
     expected = columns_of(built, output=FULL_OUTPUT)
@@ -92,21 +108,6 @@ def test_a_ring_of_conversions_through_all_formats_keeps_every_columns_digest(bu
     (last,) = (before / "v00000001" / "bags").iterdir()
     with granular.ShardedDatasetReader(last, None) as reader:
         assert reader.spec["camera.front"] == "jpg"  # known through zarr and table too
-
-
-def test_a_second_conversion_is_up_to_date_and_one_of_another_source_makes_a_version(built, tmp_path):
-    root = tmp_path / "root"
-    converted(built, root, "bags", limit=1)
-    before = digests(root)
-    again = plan_convert(open_source(str(built)), str(root), "bags", limit=1)
-    assert again.up_to_date
-    assert convert(again).manifest.version == 1
-    assert digests(root) == before
-    more = plan_convert(open_source(str(built)), str(root), "bags")
-    assert not more.up_to_date
-    assert [log.task.log_id for log in more.logs] == ["drive-01"]  # the first log is kept
-    assert convert(more).manifest.version == 2
-    assert columns_of(root) == columns_of(built, output=FULL_OUTPUT)
 
 
 @pytest.mark.slow

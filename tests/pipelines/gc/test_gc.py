@@ -65,6 +65,20 @@ def store(tmp_path) -> Store:
     return Store(str(tmp_path / "root"), fan_out=FAN_OUT)
 
 
+def test_the_recipe_of_the_newest_version_or_the_caller_says_what_stays(store):
+    uri = str(store.local)
+    commit_version(store, 1, ["a"])
+    commit_version(store, 2, ["a"])
+    assert not collect_garbage(uri).removed
+    commit_version(store, 3, ["a"], recipe={"columns": {}, "keep": {"last": 2, "tags": "all"}})
+    assert collect_garbage(uri, dry_run=True).removed == (1,)
+    assert version_numbers(store) == [1, 2, 3]
+    assert collect_garbage(uri).removed == (1,)
+    done = collect_garbage(uri, keep=Keep(last=1))
+    assert (done.removed, done.kept, done.waiting) == ((2,), (3,), (1, 2))  # for the grace, as readers may be
+    assert version_numbers(store) == [3]
+
+
 def test_retention_keeps_the_last_ones_those_of_days_and_those_with_tags():
     times = {number: 1e9 + number * DAY / 2 for number in range(1, 9)}  # two a day
     assert kept_versions(times, (), None) == set(times)
@@ -358,14 +372,6 @@ def test_the_newest_version_stays_whatever_a_note_says_and_a_tag_keeps_its_versi
     collect_garbage(str(store.local), keep=Keep(last=1, tags="none"))
     with pytest.raises(UsageError, match=r"version 1 \(golden\) was removed"):
         read_manifest(store, "golden")
-
-
-def test_the_recipe_of_the_newest_version_says_what_stays(store):
-    commit_version(store, 1, ["a"])
-    commit_version(store, 2, ["a"])
-    assert not collect_garbage(str(store.local)).removed
-    commit_version(store, 3, ["a"], recipe={"columns": {}, "keep": {"last": 2, "tags": "all"}})
-    assert collect_garbage(str(store.local)).removed == (1,)
 
 
 def test_a_grace_below_the_longest_build_is_refused_and_one_that_runs_counts(store):

@@ -62,6 +62,21 @@ def store(tmp_path) -> Store:
     return store
 
 
+def test_a_log_is_purged_by_its_name_or_its_uri_from_all_versions(store):
+    uri = str(store.local)
+    trial = purge(uri, ["b"], dry_run=True)
+    assert (trial.versions, trial.units, trial.left) == ([1, 2], 2, [])
+    done = purge(uri, ["/logs/b"], reason="asked for")
+    assert (done.logs, done.versions, done.units, done.is_proven) == (["b"], [1, 2], 2, True)
+    assert Purged(store).has_named("b")
+    assert not Purged(store).has_named("a")
+    assert Purged(store).has(read_manifest(store).logs.find("b").content_id)
+    assert not Purged(store).has("of another content")
+    assert purge(uri, ["b"]).units == 0
+    with pytest.raises(UsageError, match="no version has 'd"):
+        purge(uri, ["d"])
+
+
 def test_a_log_goes_from_all_versions_and_others_stay_to_the_byte(store):
     before = contents(store.local)
     store.create("runs/00000002/x.failures-1.jsonl", canonical({"log_id": "b"}))
@@ -113,17 +128,6 @@ def test_all_files_of_manifests_that_still_name_a_log_are_listed_and_no_other(st
         assert set(done.names) == naming | pages
         assert pages
     assert naming
-
-
-def test_by_uri_and_once_more_and_not_by_what_is_no_log(store):
-    with pytest.raises(UsageError, match="no version has 'd"):
-        purge(str(store.local), ["d"])
-    assert purge(str(store.local), ["/logs/b"]).units == 2
-    assert purge(str(store.local), ["b"]).units == 0
-    assert Purged(store).has_named("b")
-    assert not Purged(store).has_named("a")
-    assert Purged(store).has(read_manifest(store).logs.find("b").content_id)
-    assert not Purged(store).has("of another content")
 
 
 def test_what_is_to_be_built_or_assembled_goes_although_no_name_is_legible_in_it(store):

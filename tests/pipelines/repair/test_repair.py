@@ -68,6 +68,18 @@ def parts_of_logs(root):
     other.unlink()
 
 
+def test_a_view_that_links_a_damaged_file_is_given_the_repaired_one(root):
+    shard = first(root, "v00000001/tar/all/*.tar")
+    flip(shard)  # the unit's file is the same one
+    trial = repair(str(root), dry_run=True, num_workers=1)
+    assert (len(trial.damaged), trial.is_sound) == (1, False)
+    done = repair(str(root), num_workers=1)
+    assert (len(done.repaired), done.unrepaired, done.is_sound) == (2, (), True)  # the unit, and the view
+    stored = next(p for p in root.glob("parts/tar/*/*/shard.tar") if p.samefile(shard))
+    assert stored.read_bytes() == shard.read_bytes()
+    assert verify(str(root), num_workers=1).findings == ()
+
+
 def test_a_purge_waits_for_a_repair_which_leaves_no_note(root, monkeypatch):
     real, said = repair_module._without_purged, []
 
@@ -98,15 +110,6 @@ def test_what_is_damaged_or_lost_is_built_again_with_the_same_bytes(root, built,
     assert verify(str(root), num_workers=1).findings == ()
     for path in root.glob("parts/*/*/*/*"):
         assert path.is_dir() or not path.stat().st_mode & 0o222
-
-
-def test_a_view_that_links_a_damaged_file_is_given_the_repaired_one(root):
-    shard = first(root, "v00000001/tar/all/*.tar")
-    flip(shard)  # the unit's file is the same one
-    repair(str(root), num_workers=1)
-    stored = next(p for p in root.glob("parts/tar/*/*/shard.tar") if p.samefile(shard))
-    assert stored.read_bytes() == shard.read_bytes()
-    assert verify(str(root), num_workers=1).findings == ()
 
 
 def test_an_entry_that_says_something_else_than_the_manifest_is_found_and_written_again(root, built):

@@ -41,6 +41,21 @@ def root(built, tmp_path):
     return copy
 
 
+@pytest.mark.parametrize("every_value", [False, True])
+def test_statistics_of_some_logs_are_those_of_their_rows(built, every_value):
+    rows = logloom.datasets.open(str(built), output=FULL_OUTPUT)
+    every = sorted({row["log_id"] for row in rows})
+    for logs in (every[:1], every):
+        found = column_statistics(str(built), logs=logs, columns=["ego.speed"], every_value=every_value)
+        speeds = [row["ego.speed"] for row in rows if row["log_id"] in logs]
+        said = found.columns()["ego.speed"]
+        assert (found.logs, found.rows, said["count"]) == (len(logs), len(speeds), len(speeds))
+        assert (said["min"], said["max"]) == (min(speeds), max(speeds))
+        assert said["mean"] == pytest.approx(np.mean(speeds), rel=1e-12)
+    with pytest.raises(UsageError, match=f"has no log 'drive-0'; did you mean {every[0][:7]}"):
+        column_statistics(str(built), logs=["drive-0"])
+
+
 def test_statistics_are_those_that_numpy_has_of_all_rows(built):
     said = column_statistics(str(built)).columns()
     every_value = column_statistics(str(built), every_value=True).columns()
@@ -246,18 +261,3 @@ def test_gc_keeps_statistics_that_a_version_names_and_a_purge_erases_those_of_it
     assert read_statistics(store, kept).lanes
     with pytest.raises(PurgedError, match="was purged"):
         column_statistics(str(root))
-
-
-@pytest.mark.parametrize("every_value", [False, True])
-def test_statistics_of_some_logs_are_those_of_their_rows(built, every_value):
-    rows = logloom.datasets.open(str(built), output=FULL_OUTPUT)
-    every = sorted({row["log_id"] for row in rows})
-    for logs in (every[:1], every):
-        found = column_statistics(str(built), logs=logs, columns=["ego.speed"], every_value=every_value)
-        speeds = [row["ego.speed"] for row in rows if row["log_id"] in logs]
-        said = found.columns()["ego.speed"]
-        assert (found.logs, found.rows, said["count"]) == (len(logs), len(speeds), len(speeds))
-        assert (said["min"], said["max"]) == (min(speeds), max(speeds))
-        assert said["mean"] == pytest.approx(np.mean(speeds), rel=1e-12)
-    with pytest.raises(UsageError, match=f"has no log 'drive-0'; did you mean {every[0][:7]}"):
-        column_statistics(str(built), logs=["drive-0"])

@@ -58,7 +58,11 @@ def findings(root, **choices):
 
 
 def test_an_untouched_copy_is_proven(root):
-    assert findings(root) == []
+    report = verify(str(root), num_workers=1)
+    assert report.findings == ()
+    manifest = read_manifest(Store.at(str(root)))
+    assert report.rows == manifest.totals["rows"] * len(manifest.outputs)
+    assert (report.manifest, report.against_logs, report.purged) == ("checked", False, 0)
 
 
 def test_the_smallest_sample_reads_one_unit_of_each_output(root):

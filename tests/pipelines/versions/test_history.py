@@ -74,6 +74,65 @@ def grown(drive, tmp_path_factory):
     return Store.at(str(root))
 
 
+def test_a_version_says_when_and_by_which_build_it_was_made_and_what_changed(grown):
+    second, first = versions(grown)
+    assert (first.version, first.parent, first.changes) == (1, None, None)
+    assert (second.version, second.parent) == (2, 1)
+    assert second.changes == {"added": 1, "gone": 0, "changed": 1}
+    assert second.engine == "direct"
+    times = read_times(grown, 2)
+    assert (second.started, second.committed) == (times.started, times.committed)
+    assert 0 < times.committed - 3600 < times.started <= times.committed
+    assert first.committed <= second.started
+    assert second.run != first.run
+
+
+def test_a_difference_names_logs_totals_and_lines_of_the_recipe(grown, drive):
+    before, after = (read_manifest(grown, number) for number in (1, 2))
+    found = compare(("a", "b"), before, after, 5)
+    said = found.to_json()
+    assert said["logs"]["counts"] == {"added": 1, "gone": 0, "changed": 1}
+    assert said["logs"]["added"] == [drive.logs[1].stem]
+    assert "split" in said["logs"]["changed"][0]["differs"]
+    assert said["totals"]["logs"] == (1, 2)
+    units = [one.logs.totals["units"] // len(one.outputs) for one in (before, after)]
+    assert said["totals"]["partitions"] == tuple(units)
+    assert {"-  rate: 10", "+  rate: 4", "+split:"} <= set(said["recipe"])
+    assert not said["same"]
+    assert not found.columns
+    assert compare(("a", "a"), after, after).is_same
+
+
+def test_a_log_is_followed_through_the_versions_that_have_it(grown, drive):
+    later, earlier = follow(grown, drive.logs[0].stem)
+    assert (earlier.versions, later.versions) == ((1,), (2,))
+    assert earlier.record.uris == (str(drive.logs[0]),)
+    assert earlier.record.content_id == later.record.content_id
+    assert {unit.output for _, unit in later.units} == set(read_manifest(grown, 2).outputs)
+    assert later.to_json()["units"][0]["identity"] == later.units[0][1].identity
+    (only,) = follow(grown, drive.logs[1].stem)
+    assert only.versions == (2,)
+    with pytest.raises(UsageError, match="no version has a log 'drive-77'"):
+        follow(grown, "drive-77")
+
+
+def test_a_tag_names_a_version_until_it_is_moved_or_taken(grown, tmp_path):
+    store = Store.at(str(tmp_path))
+    for number in (1, 2):
+        store.create(version_file(number), grown.read(version_file(number)))
+    assert tag(store, 1, ["gold", "paper"]) == (1, {"gold": 1, "paper": 1})
+    assert tag(store, "gold", ["gold"]) == (1, {"gold": 1, "paper": 1})
+    with pytest.raises(UsageError, match="'gold' names version 1; use --move to move it"):
+        tag(store, "latest", ["new", "gold"])
+    assert "new" not in read_tags(store)
+    assert tag(store, "latest", ["gold"], move=True)[1] == {"gold": 2, "paper": 1}
+    assert resolve_version(store, "gold") == 2
+    with pytest.raises(UsageError, match="no version has the tag 'silver'; there are gold, paper"):
+        remove_tags(store, ["gold", "silver"])
+    assert remove_tags(store, ["gold"]) == {"paper": 1}
+    assert remove_tags(store, ["gold"]) == {"paper": 1}  # again, which changes nothing
+
+
 def test_logs_that_came_went_or_changed_are_told_apart(store):
     before = write_records(store, [record(n) for n in range(6)])
     changed = {2: {"content_id": "other", "key": "other", "rows": 7}, 3: {"split": "val"}, 4: {"units": 3}}
@@ -107,20 +166,8 @@ def test_pages_that_both_versions_have_are_not_read(store):
     assert LogChanges.between(LogRecords.of(logs), LogRecords.of(logs[1:])).counts["gone"] == 1
 
 
-def test_a_difference_names_columns_outputs_and_lines_of_the_recipe(grown, drive):
-    before, after = (read_manifest(grown, number) for number in (1, 2))
-    found = compare(("a", "b"), before, after, 5)
-    said = found.to_json()
-    assert said["logs"]["counts"] == {"added": 1, "gone": 0, "changed": 1}
-    assert said["logs"]["added"] == [drive.logs[1].stem]
-    assert "split" in said["logs"]["changed"][0]["differs"]
-    assert said["totals"]["logs"] == (1, 2)
-    units = [one.logs.totals["units"] // len(one.outputs) for one in (before, after)]
-    assert said["totals"]["partitions"] == tuple(units)
-    assert {"-  rate: 10", "+  rate: 4", "+split:"} <= set(said["recipe"])
-    assert not said["same"]
-    assert not found.columns
-    assert compare(("a", "a"), after, after).is_same
+def test_a_difference_names_columns_and_outputs(grown):
+    after = read_manifest(grown, 2)
     columns = [{**column, "unit": "km"} for column in after.schema["columns"][1:]]
     other = replace(after, schema={"columns": columns, "sampled": []}, outputs={})
     changed = compare(("a", "b"), after, other)
@@ -187,14 +234,8 @@ def test_a_difference_says_first_which_columns_splits_and_ranges_matter(grown, d
     assert lines[heading + 1] == f"  ~ camera.front: {old} of {rows_before} -> 0 of {rows_after} rows"
 
 
-def test_a_version_says_when_and_by_which_build_it_was_made_and_what_changed(grown, monkeypatch):
-    second, first = versions(grown)
-    assert (first.version, first.parent, first.changes) == (1, None, None)
-    assert (second.version, second.parent) == (2, 1)
-    assert second.changes == {"added": 1, "gone": 0, "changed": 1}
-    assert second.engine == "direct"
-    assert None not in (second.started, first.started)
-    assert second.run != first.run
+def test_bytes_of_a_version_are_those_of_its_units_and_assembled_outputs(grown, monkeypatch):
+    second, _ = versions(grown)
     manifest = read_manifest(grown, 2)
     units = [entry for log in manifest.logs for entry in read_log_part(grown, log.part)]
     assert second.bytes == sum(u.size for u in units) + sum(part.size for part in manifest.assembled)
@@ -240,15 +281,6 @@ def nights(store, monkeypatch, days):
     monkeypatch.setattr(commit_times, "clock", lambda: JANUARY + 300 * 86400)
 
 
-def test_a_build_records_when_it_began_and_committed(grown):
-    for number in (1, 2):
-        times = read_times(grown, number)
-        assert 0 < times.committed - 3600 < times.started <= times.committed
-    newest, first = versions(grown)
-    assert (newest.started, newest.committed) == (times.started, times.committed)
-    assert first.committed <= newest.started
-
-
 def test_a_day_names_its_last_version_unless_that_is_a_tag(store, monkeypatch):
     nights(store, monkeypatch, [(1, "a"), (1, "ab"), (3, "abc"), (7, "abcd")])
     assert resolve_version(store, "2026-01-01") == resolve_version(store, "2026-01-02") == 2
@@ -257,6 +289,8 @@ def test_a_day_names_its_last_version_unless_that_is_a_tag(store, monkeypatch):
         resolve_version(store, "2025-12-31")
     tag(store, 1, ["2026-01-05"])
     assert resolve_version(store, "2026-01-05") == 1
+    with pytest.raises(UsageError, match="no version 9"):
+        tag(store, 9, ["gold"])
     with pytest.raises(UsageError, match="no version '2026-02-30'"):
         resolve_version(store, "2026-02-30")
     store.replace(removed_file(2), b"")
@@ -407,19 +441,6 @@ def test_a_log_is_followed_past_versions_that_are_damaged_or_lost(tmp_path):
         follow(store, "x")
 
 
-def test_a_log_is_followed_through_the_versions_that_have_it(grown, drive):
-    later, earlier = follow(grown, drive.logs[0].stem)
-    assert (earlier.versions, later.versions) == ((1,), (2,))
-    assert earlier.record.uris == (str(drive.logs[0]),)
-    assert earlier.record.content_id == later.record.content_id
-    assert {unit.output for _, unit in later.units} == set(read_manifest(grown, 2).outputs)
-    assert later.to_json()["units"][0]["identity"] == later.units[0][1].identity
-    (only,) = follow(grown, drive.logs[1].stem)
-    assert only.versions == (2,)
-    with pytest.raises(UsageError, match="no version has a log 'drive-77'"):
-        follow(grown, "drive-77")
-
-
 def test_versions_that_say_the_same_of_a_log_are_told_as_one(store):
     from tests.io.catalog.test_manifest import make_manifest
 
@@ -428,25 +449,6 @@ def test_versions_that_say_the_same_of_a_log_are_told_as_one(store):
         manifest = make_manifest(number, write_records(store, logs))
         store.create(version_file(number), manifest.to_bytes())
     assert [one.versions for one in follow(store, "car-000001")] == [(5,), (4,), (1, 2)]
-
-
-def test_a_tag_names_a_version_until_it_is_moved_or_taken(grown, tmp_path):
-    store = Store.at(str(tmp_path))
-    for number in (1, 2):
-        store.create(version_file(number), grown.read(version_file(number)))
-    assert tag(store, 1, ["gold", "paper"]) == (1, {"gold": 1, "paper": 1})
-    assert tag(store, "gold", ["gold"]) == (1, {"gold": 1, "paper": 1})
-    with pytest.raises(UsageError, match="'gold' names version 1; use --move to move it"):
-        tag(store, "latest", ["new", "gold"])
-    assert "new" not in read_tags(store)
-    assert tag(store, "latest", ["gold"], move=True)[1] == {"gold": 2, "paper": 1}
-    assert resolve_version(store, "gold") == 2
-    with pytest.raises(UsageError, match="no version has the tag 'silver'; there are gold, paper"):
-        remove_tags(store, ["gold", "silver"])
-    assert remove_tags(store, ["gold"]) == {"paper": 1}
-    assert remove_tags(store, ["gold"]) == {"paper": 1}  # again, which changes nothing
-    with pytest.raises(UsageError, match="no version 9"):
-        tag(store, 9, ["gold"])
 
 
 def test_the_commands_print_tables_markdown_and_json(grown):
