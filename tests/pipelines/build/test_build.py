@@ -58,7 +58,7 @@ def logs(drive, tmp_path):
     return tmp_path / "logs"
 
 
-def test_one_more_log_makes_a_version_that_reuses_all_finished_units(drive, logs, tmp_path):
+def test_a_second_build_is_up_to_date_and_one_of_one_more_log_reuses_all_units(drive, logs, tmp_path):
     root, recipe = tmp_path / "root", quick_recipe(logs, outputs="{tar: {}, zarr: {}}")
     (logs / drive.logs[1].name).unlink()
     first = build(plan_build(recipe, str(root)), num_workers=1)
