@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
 from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
+from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.display import DisplayData
 
 import logloom
@@ -114,6 +115,34 @@ def tracked(restriction):
     return RestrictionTrackerView(tracker), tracker
 
 
+def test_columns_and_rows_are_chosen_when_the_pipeline_is_made(root):
+    few = ReadFrom(root, columns=["ego.*", "camera.front.available"], where="row < 3")
+    assert list(few.schema.columns) == ["ego.position", "ego.rotation", "ego.speed", "camera.front"]
+    assert few.schema.sampled == ("camera.front",)
+    names = tuple(sorted(["timestamp", *few.schema.all]))
+    with beam.Pipeline() as pipeline:
+        blocks = pipeline | few
+        shown = blocks | beam.Map(lambda block: (block.log_id, len(block), tuple(sorted(block.columns))))
+        assert_that(shown, equal_to([("drive-00", 3, names), ("drive-01", 3, names)]))
+
+
+def test_places_may_come_from_the_pipeline(root, plain):
+    needs("zarr", "tar")
+    FOUND.clear()
+    with beam.Pipeline() as pipeline:
+        places = pipeline | beam.Create([str(root), f"{plain('zarr')}"])
+        _ = places | ReadAllFrom(columns="ego.speed") | beam.Map(lambda block: noted("all", block))
+        _ = (
+            places
+            | "again" >> ReadAllFrom("zarr", where="row < 3")
+            | beam.Map(lambda block: noted("filtered", block))
+        )
+    of_all = [block for name, block in FOUND if name == "all"]
+    assert {frozenset(block.columns) for block in of_all} == {frozenset(["timestamp", "ego.speed"])}
+    assert set(Counter(stamps_of(of_all)).values()) == {2}
+    assert Counter(len(block) for name, block in FOUND if name == "filtered") == {3: 4}
+
+
 @pytest.mark.parametrize("name", FORMATS)
 class TestEveryFormat:
     def test_blocks_of_a_version_are_its_partitions(self, root, name):
@@ -203,31 +232,6 @@ def test_a_dataset_is_read_by_any_of_its_names(root, plain, tmp_path):
         assert Counter(stamps_of(found[name])) == dict.fromkeys(wanted, 2), name
         assert len(set(map(numbered, found[name]))) == len(found[name])
     assert {block.partition.partition(".")[0] for block in found["splits"]} == {"train", "val"}
-
-
-def test_places_may_come_from_the_pipeline(root, plain):
-    needs("zarr", "tar")
-    FOUND.clear()
-    with beam.Pipeline() as pipeline:
-        places = pipeline | beam.Create([str(root), f"{plain('zarr')}"])
-        _ = places | ReadAllFrom(columns="ego.speed") | beam.Map(lambda block: noted("all", block))
-        _ = (
-            places
-            | "again" >> ReadAllFrom("zarr", where="row < 3")
-            | beam.Map(lambda block: noted("filtered", block))
-        )
-    of_all = [block for name, block in FOUND if name == "all"]
-    assert {frozenset(block.columns) for block in of_all} == {frozenset(["timestamp", "ego.speed"])}
-    assert set(Counter(stamps_of(of_all)).values()) == {2}
-    assert Counter(len(block) for name, block in FOUND if name == "filtered") == {3: 4}
-
-
-def test_columns_are_chosen_when_the_pipeline_is_made(root):
-    few = ReadFrom(root, columns=["ego.*", "camera.front.available"])
-    assert list(few.schema.columns) == ["ego.position", "ego.rotation", "ego.speed", "camera.front"]
-    assert few.schema.sampled == ("camera.front",)
-    columns = {frozenset(block.columns) for block in read_here(few)}
-    assert columns == {frozenset(["timestamp", *few.schema.all])}
 
 
 def test_mistakes_show_when_the_pipeline_is_made(root, plain, tmp_path):

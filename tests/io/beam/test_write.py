@@ -125,6 +125,17 @@ def dataset_files(place, form):
     return {name: data for name, data in files_in(place).items() if name != MARKS.get(form, "_written.json")}
 
 
+def test_two_stand_in_one_pipeline_by_their_names(tmp_path):
+    with beam.Pipeline("DirectRunner") as pipeline:
+        blocks = pipeline | beam.Create(BLOCKS)
+        for name in ("one", "two"):
+            written = blocks | name >> WriteTo(tmp_path / name, "zarr", SCHEMA)
+            assert_that(
+                written | f"{name} rows" >> beam.Map(lambda one: one.rows), equal_to([15]), f"check {name}"
+            )
+    assert stored(tmp_path / "one") == stored(tmp_path / "two") == wanted(BLOCKS)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_blocks_in_any_order_and_of_any_size_make_the_same_dataset(tmp_path, form):
     assert finish(WriteTo(tmp_path / "one", form, SCHEMA), BLOCKS).rows == 15
@@ -493,17 +504,6 @@ def _display_items(transform):
     from apache_beam.transforms.display import DisplayData
 
     return DisplayData.create_from(transform).items
-
-
-def test_two_stand_in_one_pipeline_by_their_names(tmp_path):
-    with beam.Pipeline("DirectRunner") as pipeline:
-        blocks = pipeline | beam.Create(BLOCKS)
-        for name in ("one", "two"):
-            written = blocks | name >> WriteTo(tmp_path / name, "zarr", SCHEMA)
-            assert_that(
-                written | f"{name} rows" >> beam.Map(lambda one: one.rows), equal_to([15]), f"check {name}"
-            )
-    assert stored(tmp_path / "one") == stored(tmp_path / "two") == wanted(BLOCKS)
 
 
 def test_windowed_input_is_put_into_one_window_and_unbounded_input_refused(tmp_path):
