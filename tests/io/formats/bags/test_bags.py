@@ -42,9 +42,11 @@ def test_a_bag_is_its_records_and_their_limits(tmp_path):
         assert [writer.append(record) for record in RECORDS] == list(range(5))
         assert len(writer) == 5
         size = writer.size
+    with BagReader(tmp_path / "x.bag") as reader:
+        assert (len(reader), reader[1], reader[3:]) == (5, b"one", RECORDS[3:])
     data = (tmp_path / "x.bag").read_bytes()
     assert data == first_generation(RECORDS)
-    assert len(data) == size == BagReader(tmp_path / "x.bag").size
+    assert len(data) == size == reader.size
 
 
 @given(st.lists(st.binary(max_size=20), max_size=12), st.booleans(), st.booleans(), st.data())

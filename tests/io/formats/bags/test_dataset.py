@@ -31,6 +31,20 @@ def mixed_points(count=10):
     return [{"foo": f"word {i}", "bar": i, "baz": [f"item{j}" for j in range(i)]} for i in range(count)]
 
 
+def test_datapoints_are_appended_and_read_by_number_and_in_part(tmp_path):
+    points = mixed_points(3)
+    with granular.DatasetWriter(tmp_path / "data", MIXED, granular.encoders) as writer:
+        assert [writer.append(point) for point in points] == [0, 1, 2]
+    with granular.DatasetReader(tmp_path / "data", granular.decoders) as reader:
+        assert reader[2] == {"foo": "word 2", "bar": 2, "baz": ["item0", "item1"]}
+        assert reader[np.int64(2), {"bar": True, "baz": range(1, 2)}] == {"bar": 2, "baz": ["item1"]}
+    with granular.ShardedDatasetWriter(tmp_path / "root", MIXED, granular.encoders, shardlen=2) as writer:
+        for point in points:
+            writer.append(point)
+    with granular.ShardedDatasetReader(tmp_path / "root", granular.decoders) as reader:
+        assert (reader.shards, list(reader)) == (2, points)
+
+
 def write(directory, spec, points, **options):
     with granular.DatasetWriter(directory, spec, granular.encoders, **options) as writer:
         assert [writer.append(point) for point in points] == list(range(len(points)))
@@ -330,11 +344,6 @@ def test_a_datapoint_that_is_not_there_is_an_index_error(tmp_path, index):
     reader = read(write(tmp_path / "data", PLAIN, plain_points()))
     with pytest.raises(IndexError, match="of 10"):
         reader[index]
-
-
-def test_numpy_numbers_are_numbers(tmp_path):
-    reader = read(write(tmp_path / "data", PLAIN, plain_points()))
-    assert reader[np.int64(3)]["bar"] == 3
 
 
 def test_many_datapoints_are_read_into_arrays(tmp_path):

@@ -55,6 +55,22 @@ def write_array(folder, rows, metadata):
         (folder / str(index)).write_bytes(metadata.encode(rows[start : start + metadata.chunk_rows]))
 
 
+def test_initialize_makes_arrays_to_fill_by_assignment_and_append(tmp_path):
+    rng = np.random.default_rng(1)
+    agents = random_structs(rng, AGENTS.dtype, 30)
+    made = ChunkedDataset(tmp_path / "new.zarr").initialize(num_agents=10)
+    assert [len(a) for a in (made.scenes, made.frames, made.agents, made.tl_faces)] == [0, 0, 10, 0]
+    made.agents[:] = agents[:10]
+    made.agents.append(agents[10:])
+    assert made.root.attrs["format_version"] == FORMAT_VERSION
+    assert made.root.attrs["tl_face_labels"] == TL_FACE_LABELS
+    dataset = ChunkedDataset(tmp_path / "new.zarr").open()
+    np.testing.assert_array_equal(dataset.agents[:], agents)
+    again = ChunkedDataset(tmp_path / "new.zarr").open("r+")
+    again.agents[4:5] = agents[:1]
+    assert ChunkedDataset(tmp_path / "new.zarr").open().agents[4] == agents[0]
+
+
 def test_the_real_scene_opens_with_the_types_of_the_reference(real_scene):
     dataset = ChunkedDataset(str(real_scene)).open()
     assert [len(a) for a in (dataset.scenes, dataset.frames, dataset.agents, dataset.tl_faces)] == [
@@ -270,22 +286,6 @@ def test_a_dataset_opens_from_any_file_system(store):
     keyed = ChunkedDataset("memory://l5kit-test", key="out.zarr").open()
     assert keyed.frames[3] == here.frames[3]
     memory.rm("/l5kit-test", recursive=True)
-
-
-def test_initialize_makes_arrays_to_fill_by_assignment_and_append(tmp_path):
-    rng = np.random.default_rng(1)
-    agents = random_structs(rng, AGENTS.dtype, 30)
-    made = ChunkedDataset(tmp_path / "new.zarr").initialize(num_agents=10)
-    assert [len(a) for a in (made.scenes, made.frames, made.agents, made.tl_faces)] == [0, 0, 10, 0]
-    made.agents[:] = agents[:10]
-    made.agents.append(agents[10:])
-    assert made.root.attrs["format_version"] == FORMAT_VERSION
-    assert made.root.attrs["tl_face_labels"] == TL_FACE_LABELS
-    dataset = ChunkedDataset(tmp_path / "new.zarr").open()
-    np.testing.assert_array_equal(dataset.agents[:], agents)
-    again = ChunkedDataset(tmp_path / "new.zarr").open("r+")
-    again.agents[4:5] = agents[:1]
-    assert ChunkedDataset(tmp_path / "new.zarr").open().agents[4] == agents[0]
 
 
 def test_rows_of_zeros_are_written_too(tmp_path):

@@ -60,6 +60,18 @@ def mapped(blocks, chosen=None, schema=SCHEMA):
     return [mapping_of(chosen or options(), schema).apply(block) for block in blocks]
 
 
+def test_a_dropped_row_ends_an_episode_and_a_longer_gap_may_be_allowed(tmp_path):
+    block = make_block(6, 0, frames=[0, 1, 2, 4, 5, 60])
+    lengths = [one["length"] for one in episodes_of(assemble(tmp_path / "log", [block])[0])]
+    assert lengths == [3, 2, 1]
+    chosen = options(episodes={"gap": "5s"})
+    folder, _ = assemble(tmp_path / "gap", [block], chosen)
+    assert [one["length"] for one in episodes_of(folder)] == [5, 1]
+    assert frames_of(folder)["frame_index"] == [0, 1, 2, 3, 4, 0]
+    reader = LeRobotReader(str(folder))
+    assert reader.stamps.tolist() == block.timestamp.tolist()
+
+
 def test_a_log_in_two_units_is_one_episode_of_frames_at_frame_by_fps(tmp_path):
     blocks = [make_block(4, 0), make_block(5, 1, frames=range(4, 9))]
     folder, _ = assemble(tmp_path, blocks)
@@ -98,18 +110,6 @@ def test_numbers_with_names_of_their_own_have_these_names():
     assert names_of("left", "speed", "poses") == ["shoulder", "elbow", "speed", "wheel.0", "wheel.1"]
     both = ["left.shoulder", "left.elbow", "right.shoulder", "right.elbow"]
     assert names_of("left", "right") == both  # of two arms
-
-
-def test_a_dropped_row_ends_an_episode_and_a_longer_gap_may_be_allowed(tmp_path):
-    block = make_block(6, 0, frames=[0, 1, 2, 4, 5, 60])
-    lengths = [one["length"] for one in episodes_of(assemble(tmp_path / "log", [block])[0])]
-    assert lengths == [3, 2, 1]
-    chosen = options(episodes={"gap": "5s"})
-    folder, _ = assemble(tmp_path / "gap", [block], chosen)
-    assert [one["length"] for one in episodes_of(folder)] == [5, 1]
-    assert frames_of(folder)["frame_index"] == [0, 1, 2, 3, 4, 0]
-    reader = LeRobotReader(str(folder))
-    assert reader.stamps.tolist() == block.timestamp.tolist()
 
 
 @pytest.mark.parametrize("apart", [99_000_000, 101_000_000, 50_000_000, 150_000_000])

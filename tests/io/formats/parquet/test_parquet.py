@@ -16,6 +16,7 @@ import pytest
 from logloom.blocks import Block, Ragged
 from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.arrow.layout import ArrowLayout
 from logloom.io.arrow.writer import MAX_ROWS
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.interface import UnitContext
@@ -28,6 +29,23 @@ from logloom.testing.rows import SCHEMA, TYPES, cut, random_block
 from tests.files import flip
 
 PIXELS = ColumnType(np.dtype("u1"), (None, None, None))
+
+
+def test_batches_of_rows_in_any_order_are_those_rows(tmp_path):
+    block = random_block(SCHEMA, 40, 3)
+    writer = ParquetWriter(tmp_path / "rows.parquet", ArrowLayout(SCHEMA), 500)  # bytes of a row group
+    writer.append(block)
+    assert writer.close()["rows"] == 40
+    reader = ParquetReader(Store.at(str(tmp_path)), "rows.parquet")
+    order = np.array([39, 0, 17, 17, 3, 38, 1])
+    batch = reader.take(order, ["steps", "note", "lidar.points"])
+    assert batch["timestamp"].tolist() == block.timestamp[order].tolist()
+    assert batch["steps"].tolist() == block.columns["steps"][order].tolist()
+    lengths = [len(block.columns["lidar.points"][row]) for row in order.tolist()]
+    assert batch["lidar.points"][1].tolist() == lengths
+    out = {"steps": np.zeros(7, np.int64)}
+    assert reader.take(order, ["steps"], out)["steps"] is out["steps"]
+    assert out["steps"].tolist() == batch["steps"].tolist()
 
 
 def write(folder, blocks, schema=SCHEMA, **options):
@@ -194,21 +212,6 @@ def test_a_row_is_read_without_the_rest_of_the_file(tmp_path, monkeypatch):
     taken.clear()
     assert reader.row(40, ["v"])["v"] == 40  # of the same row group, which is in memory
     assert taken == []
-
-
-def test_batches_of_rows_in_any_order_are_those_rows(tmp_path):
-    block = random_block(SCHEMA, 40, 3)
-    write(tmp_path, [block], row_group_bytes=500)
-    reader = ParquetReader(Store.at(str(tmp_path)), "000000.parquet")
-    order = np.array([39, 0, 17, 17, 3, 38, 1])
-    batch = reader.take(order, ["steps", "note", "lidar.points"])
-    assert batch["timestamp"].tolist() == block.timestamp[order].tolist()
-    assert batch["steps"].tolist() == block.columns["steps"][order].tolist()
-    lengths = [len(block.columns["lidar.points"][row]) for row in order.tolist()]
-    assert batch["lidar.points"][1].tolist() == lengths
-    out = {"steps": np.zeros(7, np.int64)}
-    assert reader.take(order, ["steps"], out)["steps"] is out["steps"]
-    assert out["steps"].tolist() == batch["steps"].tolist()
 
 
 # --- plain folders --------------------------------------------------------------------------------------

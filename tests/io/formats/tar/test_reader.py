@@ -19,6 +19,23 @@ from logloom.schema import STRING, ColumnType, Schema
 from tests.io.formats.rows import TYPES, assert_equal_values, digests, random_block, schema_of, schemas
 
 
+def test_rows_of_many_shards_are_one_sequence(tmp_path):
+    schema = schema_of(TYPES[:4])
+    blocks = [random_block(schema, n, n, log_id=f"log{n}") for n in (3, 1, 5)]
+    for n, block in enumerate(blocks):
+        writer = TarWriter(tmp_path / f"{n}.tar", schema)
+        writer.append(block)
+        writer.close()
+    reader = TarReader([tmp_path / f"{n}.tar" for n in range(3)], schema)
+    assert [row["log_id"] for row in reader] == ["log3"] * 3 + ["log1"] + ["log5"] * 5
+    assert reader[-1]["timestamp"] == blocks[2].timestamp[-1]
+    first = [blocks[2].timestamp[0], blocks[0].timestamp[0]]
+    assert [row["timestamp"] for row in reader.__getitems__([4, 0])] == first
+    for index in (len(reader), -len(reader) - 1):
+        with pytest.raises(IndexError, match="of 9"):
+            reader[index]
+
+
 def write(path, schema, block, ext=None):
     writer = TarWriter(path, schema, ext)
     writer.append(block)
@@ -58,24 +75,6 @@ def test_blocks_of_any_size_hold_the_rows_written(schema, rows, seed, max_bytes,
     assert [b.first_row for b in blocks] == np.cumsum([0, *map(len, blocks)])[:-1].tolist()
     assert {(b.log_id, b.partition) for b in blocks} == {("car/drive", "p3")}
     assert digests(blocks, schema) == digests([block], schema)
-
-
-def test_rows_of_many_shards_are_one_sequence(tmp_path):
-    schema = schema_of(TYPES[:4])
-    blocks = [random_block(schema, n, n, log_id=f"log{n}") for n in (3, 1, 5)]
-    for n, block in enumerate(blocks):
-        write(tmp_path / f"{n}.tar", schema, block)
-    reader = TarReader([tmp_path / f"{n}.tar" for n in range(3)], schema)
-    assert len(reader) == 9
-    assert [reader[i]["log_id"] for i in range(9)] == ["log3"] * 3 + ["log1"] + ["log5"] * 5
-    assert reader[-1]["timestamp"] == blocks[2].timestamp[-1]
-    assert [row["timestamp"] for row in reader.__getitems__([4, 0])] == [
-        blocks[2].timestamp[0],
-        blocks[0].timestamp[0],
-    ]
-    for index in (9, -10):
-        with pytest.raises(IndexError, match="of 9"):
-            reader[index]
 
 
 def test_only_the_members_asked_for_are_read(tmp_path):

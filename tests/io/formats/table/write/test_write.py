@@ -41,6 +41,26 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
             f"{tmp_path}/{name}", rows, index="speed", compress={"lidar.points": "zstd"}, threads=threads
         )
     assert files(tmp_path / "a") == files(tmp_path / "b")
+    index = tt.read_index(f"{tmp_path}/a")
+    assert index["speed"].tolist() == [row["speed"] for row in rows]
+    assert_rows_equal(tt.row_loader(index).get_row(1), rows[1])
+    assert tt.verify(f"{tmp_path}/a") == []
+
+
+def test_parts_written_in_any_order_give_the_same_table(tmp_path):
+    rows = drive(num_logs=3, rows=10)
+    types = tt.infer_types(rows)
+    options = {"index": ["speed"], "groups": {"lidar": "lidar.*"}}
+    pieces = [rows[start : start + 7] for start in range(0, len(rows), 7)]
+    for name, order in (("a", range(len(pieces))), ("b", reversed(range(len(pieces))))):
+        entries = [
+            tt.write_part(f"{tmp_path}/{name}", pieces[number], f"{number:03}", types, **options)
+            for number in order
+        ]
+        tt.commit_table(f"{tmp_path}/{name}", entries, types, **options)
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    for found, wanted in zip(tt.row_loader(tt.read_index(f"{tmp_path}/a")), rows, strict=True):
+        assert_rows_equal(found, wanted)
 
 
 def test_the_files_are_an_index_per_log_and_a_blob_per_group(tmp_path):
@@ -91,24 +111,6 @@ def test_a_data_frame_becomes_a_table(tmp_path):
     row = tt.row_loader(index).get_row(1)
     assert_rows_equal(row, frame.iloc[0].to_dict())
     assert (row["small"].dtype, row["ratio"].dtype, row["boxes"].dtype) == (np.uint8, np.float32, np.float64)
-
-
-def test_parts_written_in_any_order_give_the_same_table(tmp_path):
-    rows = drive(num_logs=3, rows=10)
-    types = tt.infer_types(rows)
-    options = {"index": ["speed"], "groups": {"lidar": "lidar.*"}}
-    pieces = [rows[start : start + 7] for start in range(0, len(rows), 7)]
-    for name, order in (("a", range(len(pieces))), ("b", reversed(range(len(pieces))))):
-        entries = [
-            tt.write_part(f"{tmp_path}/{name}", pieces[number], f"{number:03}", types, **options)
-            for number in order
-        ]
-        tt.commit_table(f"{tmp_path}/{name}", entries, types, **options)
-    assert files(tmp_path / "a") == files(tmp_path / "b")
-    for found, wanted in zip(tt.row_loader(tt.read_index(f"{tmp_path}/a")), rows, strict=True):
-        assert_rows_equal(found, wanted)
-    with pytest.raises(UsageError, match="there is a table already"):
-        tt.commit_table(f"{tmp_path}/a", [], types)
 
 
 def test_what_an_interrupted_write_left_is_not_mistaken_for_the_table(tmp_path):
