@@ -18,6 +18,12 @@ def install(monkeypatch):
     return replace
 
 
+def test_a_part_of_another_package_is_found(install):
+    install(acme=Part(importers={"lines": "logloom.uris:shown"}))
+    assert parts.load("importers", "lines").__name__ == "shown"
+    assert dict(parts.usable("importers"))["lines"].__name__ == "shown"
+
+
 def test_an_absent_name_is_an_error_that_lists_what_there_is(install):
     install(acme=Part(importers={"lines": "logloom.uris:shown"}))
     with pytest.raises(
@@ -32,12 +38,6 @@ def test_parts_of_others_are_imported_in_a_choice_only_where_no_part_of_logloom_
     assert next(parts.usable("logs"))[0] == "mcap"
     assert parts.load("logs", "mcap").name == "mcap"
     assert parts._offered.cache_info().misses == imported
-
-
-def test_a_part_of_another_package_is_found(install):
-    install(acme=Part(importers={"lines": "logloom.uris:shown"}))
-    assert parts.load("importers", "lines").__name__ == "shown"
-    assert dict(parts.usable("importers"))["lines"].__name__ == "shown"
 
 
 def test_a_missing_requirement_is_an_error_that_names_both(install):

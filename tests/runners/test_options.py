@@ -43,6 +43,23 @@ from tests.forking import command
 POOL = {"environment": "external", "environment_config": "pool:1"}
 
 
+def test_naming_a_cluster_or_a_job_server_means_flink():
+    assert RunnerOptions().name == "direct"
+    assert RunnerOptions(flink_master="a:1").name == "flink"
+    assert RunnerOptions(flink_job_server_jar="a.jar").name == "flink"
+    assert RunnerOptions(job_endpoint="a:1").name == "flink"
+    assert RunnerOptions("direct", workers=2).name == "direct"
+
+
+def test_settings_with_a_dot_are_the_engines_and_others_beams():
+    settings = parse_settings(["parallelism=4", "a.b=c=d", "experiments=x", "--experiments=y", "flag"])
+    options = RunnerOptions("flink", settings=settings)
+    assert options.engine_settings() == {"a.b": "c=d"}
+    assert options.beam_flags() == ["--parallelism=4", "--experiments=x", "--experiments=y", "--flag"]
+    with pytest.raises(UsageError, match="KEY=VALUE"):
+        parse_settings(["=4"])
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -195,23 +212,6 @@ def test_a_build_refuses_options_of_beam_that_its_engine_ignores(option, logs_of
     with pytest.raises(UsageError, match="it has no effect on the direct runner"):
         engine_of(RunnerOptions(settings=dict([option])), Size())
     assert not list(tmp_path.glob("root/v*"))
-
-
-def test_naming_a_cluster_or_a_job_server_means_flink():
-    assert RunnerOptions().name == "direct"
-    assert RunnerOptions(flink_master="a:1").name == "flink"
-    assert RunnerOptions(flink_job_server_jar="a.jar").name == "flink"
-    assert RunnerOptions(job_endpoint="a:1").name == "flink"
-    assert RunnerOptions("direct", workers=2).name == "direct"
-
-
-def test_settings_with_a_dot_are_the_engines_and_others_beams():
-    settings = parse_settings(["parallelism=4", "a.b=c=d", "experiments=x", "--experiments=y", "flag"])
-    options = RunnerOptions("flink", settings=settings)
-    assert options.engine_settings() == {"a.b": "c=d"}
-    assert options.beam_flags() == ["--parallelism=4", "--experiments=x", "--experiments=y", "--flag"]
-    with pytest.raises(UsageError, match="KEY=VALUE"):
-        parse_settings(["=4"])
 
 
 def test_a_setting_of_the_engine_that_is_given_twice_is_refused():

@@ -317,15 +317,19 @@ def test_rows_that_do_not_fit_are_refused_with_log_time_column_and_types(given, 
         read(FITS | given)
 
 
-@pytest.mark.parametrize("name", ["small", "speed.age", "speed.available", "log_id", "timestamp"])
-def test_a_row_without_a_column_is_refused(name):
-    with pytest.raises(UsageError, match=rf"no column {name}; add it|{name} is a NoneType"):
-        read({key: value for key, value in FITS.items() if key != name})
-
-
-def test_what_is_no_row_is_refused():
-    with pytest.raises(UsageError, match=r"GroupRows: \('drive', 10\): a tuple; give dicts or beam.Rows"):
-        read(("drive", 10))
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        *(
+            ({key: value for key, value in FITS.items() if key != name}, rf"no column {name}; add it|{name} is a NoneType")
+            for name in ("small", "speed.age", "speed.available", "log_id", "timestamp")
+        ),
+        (("drive", 10), r"GroupRows: \('drive', 10\): a tuple; give dicts or beam.Rows"),
+    ],
+)
+def test_what_is_no_row_or_lacks_a_column_is_refused(row, words):
+    with pytest.raises(UsageError, match=words):
+        read(row)
 
 
 def test_equal_rows_count_once_and_are_counted():

@@ -23,6 +23,7 @@ from logloom.io.catalog.entries import Entry, FileEntry, find_entry, read_log_pa
 from logloom.io.catalog.manifest import (
     Assembled,
     Manifest,
+    open_root,
     read_assembled,
     read_manifest,
     resolve_version,
@@ -85,6 +86,16 @@ def make_manifest(version: int = 1, logs: LogRecords | None = None) -> Manifest:
     )
 
 
+def test_a_manifest_comes_back_equal(tmp_path):
+    store = Store.at(str(tmp_path))
+    manifest = make_manifest(logs=write_records(store, [LOG]))
+    store.create(version_file(1), manifest.to_bytes())
+    assert open_root(store)[1] == read_manifest(store) == manifest
+    assert list(read_manifest(store).logs) == [LOG]
+    assert read_manifest(store, 1) == manifest
+    assert read_manifest(store, "1") == manifest
+
+
 def test_a_log_part_comes_back_equal_and_its_name_is_its_content(tmp_path):
     store = Store.at(str(tmp_path))
     entries = [make_entry(), make_entry("10-20", 10)]
@@ -139,16 +150,6 @@ def test_a_flipped_byte_in_a_log_part_is_found(tmp_path):
 def test_a_missing_log_part_names_its_file(tmp_path):
     with pytest.raises(DatasetError, match=r"logs/abc\.parquet.*missing"):
         read_log_part(Store.at(str(tmp_path)), "abc")
-
-
-def test_a_manifest_comes_back_equal(tmp_path):
-    store = Store.at(str(tmp_path))
-    manifest = make_manifest(logs=write_records(store, [LOG]))
-    store.create(version_file(1), manifest.to_bytes())
-    assert read_manifest(store) == manifest
-    assert list(read_manifest(store).logs) == [LOG]
-    assert read_manifest(store, 1) == manifest
-    assert read_manifest(store, "1") == manifest
 
 
 def plain_manifest():

@@ -18,6 +18,18 @@ from logloom.schema import ColumnType, Schema
 SCHEMA = Schema({"speed": ColumnType("<f8")})
 
 
+def test_units_in_order_come_by_log():
+    assert by_log(UNITS) == {"a": UNITS[:2], "b": UNITS[2:]}
+    assert by_log([]) == {}
+
+
+def test_parts_say_where_their_rows_lie():
+    found = list(parts_of({"parts": parts_json(UNITS)}))
+    assert [(part.log_id, part.row, part.rows) for part in found] == [("a", 0, 4), ("a", 4, 1), ("b", 0, 3)]
+    assert [part.ranges for part in found] == [((0, 4),), ((4, 5),), ((5, 8),)]
+    assert str(found[2]) == "rows 0 to 3 of b, p0 (5 to 8 of all)"
+
+
 @given(st.lists(st.integers(0, 5), max_size=8), st.integers(0, 45), st.integers(0, 45), st.integers(0, 3))
 def test_ranges_within_hold_just_the_entries_asked_for(lengths, first, last, start):
     starts = [start, *(start + np.cumsum(lengths, dtype=int)).tolist()]
@@ -42,11 +54,6 @@ def unit_of(log_id, first, rows):
 UNITS = [unit_of("a", 0, 4), unit_of("a", 4, 1), unit_of("b", 0, 3)]
 
 
-def test_units_in_order_come_by_log():
-    assert by_log(UNITS) == {"a": UNITS[:2], "b": UNITS[2:]}
-    assert by_log([]) == {}
-
-
 @pytest.mark.parametrize(
     ("order", "message"),
     [
@@ -59,13 +66,6 @@ def test_units_in_order_come_by_log():
 def test_units_out_of_order_are_refused(order, message):
     with pytest.raises(DatasetError, match=message):
         by_log([UNITS[at] for at in order])
-
-
-def test_parts_say_where_their_rows_lie():
-    found = list(parts_of({"parts": parts_json(UNITS)}))
-    assert [(part.log_id, part.row, part.rows) for part in found] == [("a", 0, 4), ("a", 4, 1), ("b", 0, 3)]
-    assert [part.ranges for part in found] == [((0, 4),), ((4, 5),), ((5, 8),)]
-    assert str(found[2]) == "rows 0 to 3 of b, p0 (5 to 8 of all)"
 
 
 class Blocks(LoadedReader):

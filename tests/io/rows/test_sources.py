@@ -40,6 +40,17 @@ class Taken(RowSource):
         return {**keys, **columns}
 
 
+def test_rows_are_taken_by_number_in_batches_and_blocks():
+    source = Scanned()
+    assert (len(source), source[3]["log_id"], source.row(-1, ["speed"])["speed"]) == (10, "a", 4.5)
+    assert [block.timestamp.tolist() for block in source.blocks(["speed"], start=1, stop=3)] == [[10, 20]]
+    out = {"pose": np.zeros((3, 3), "f4"), "points": np.zeros(3)}
+    batch = source.get_many([4, 0, 4], ["pose", "points"], out)
+    assert batch["pose"] is out["pose"]
+    assert out["pose"][:, 0].tolist() == [4, 0, 4]
+    assert isinstance(batch["points"], tuple)  # ragged columns are no array to fill
+
+
 @pytest.mark.parametrize("source", [Scanned(), Taken()], ids=["scanned", "taken"])
 @given(positions=st.lists(st.integers(-10, 9), min_size=1), max_bytes=st.integers(1, 2000), data=st.data())
 def test_a_source_gives_the_same_rows_whichever_way_it_defines(source, positions, max_bytes, data):
@@ -53,14 +64,6 @@ def test_a_source_gives_the_same_rows_whichever_way_it_defines(source, positions
     for name in NAMES if blocks else ():
         found = concatenate([block.columns[name] for block in blocks])
         np.testing.assert_equal(list(found), list(take(BLOCK.columns[name], slice(start, stop))))
-
-
-def test_a_batch_fills_the_arrays_that_it_is_given():
-    out = {"pose": np.zeros((3, 3), "f4"), "points": np.zeros(3)}
-    batch = Scanned().get_many([4, 0, 4], ["pose", "points"], out)
-    assert batch["pose"] is out["pose"]
-    assert out["pose"][:, 0].tolist() == [4, 0, 4]
-    assert isinstance(batch["points"], tuple)  # ragged columns are no array to fill
 
 
 def test_a_damaged_text_names_the_place_and_the_column():

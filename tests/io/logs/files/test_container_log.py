@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from logloom.errors import LogReadError, StorageError, UsageError
 from logloom.io.logs.files import log_part as part_module
 from logloom.io.logs.files.container import CHUNKS
-from logloom.io.logs.interface import MAX_TIME, MIN_TIME, OpenOptions, TopicRequest
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.opening import open_log
 from tests.files import flip
@@ -39,6 +39,22 @@ SALVAGE = OpenOptions(on_error="salvage")
 
 def times(low, high):
     return st.integers(low, high).map(lambda ms: START + ms * MS)
+
+
+def test_messages_are_read_by_topic_and_time_and_their_fields_are_columns(logs_of):
+    path = str(min(logs_of(1, 1).glob("*.mcap")))
+    log = open_log([path])
+    imu = log.summary.topics["/imu"]
+    assert (imu.type, imu.num_messages) == ("sensor_msgs/msg/Imu", 70)
+    spec = FieldSpec(("angular_velocity", "linear_acceleration"))
+    assert str(log.column_type("/imu", spec)) == "float64[6]"
+    request = TopicRequest(imu.first, imu.first + 100 * MS)
+    found = log.read({"/imu": request})["/imu"]
+    assert ((request.start <= found.time) & (found.time < request.stop)).all()
+    assert found.take(spec, np.array([0, 2])).shape == (2, 6)
+    assert not found.refused
+    (place,) = log.places("/imu", found.position[:1])
+    assert (place.uri, place.unit) == (path, "byte")
 
 
 @given(
