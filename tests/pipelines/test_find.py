@@ -88,7 +88,8 @@ def test_each_format_gives_the_intervals_of_a_plain_loop(searched, output):
         if run[2] - 1 - run[1] >= 200_000_000
     ]
     assert wanted
-    assert found_in(searched, "ego.speed > 11.5 for 200ms", output=output) == wanted
+    found = find(searched, "ego.speed > 11.5 for 200ms", output=output)
+    assert [(one.log_id, one.start, one.stop) for one in found.intervals] == wanted
     near = expected(searched, lambda row: sum(abs(one["centroid"][0]) < 15 for one in row["objects"]) > 1)
     assert near
     assert (

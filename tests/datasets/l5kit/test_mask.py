@@ -10,6 +10,18 @@ from logloom.io.formats.l5kit import mask as counting
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset, slow_mask
 
 
+def test_each_threshold_ends_runs():
+    dataset = make_dataset((30,), num_tracks=8)
+    loose = compute_agents_mask(dataset, MaskThresholds(-1.0, 181.0, 1e9, 1e9)).sum()
+    for thresholds in (
+        MaskThresholds(0.6, 181.0, 1e9, 1e9),
+        MaskThresholds(-1.0, 5.0, 1e9, 1e9),
+        MaskThresholds(-1.0, 181.0, 1.01, 1e9),
+        MaskThresholds(-1.0, 181.0, 1e9, 10.0),
+    ):
+        assert 0 < compute_agents_mask(dataset, thresholds).sum() < loose
+
+
 @given(seed=st.integers(0, 2**32), batch=st.sampled_from([1, 20, 10**6]), threads=st.sampled_from([1, 3]))
 def test_counts_equal_those_found_agent_by_agent(seed, batch, threads):
     dataset = make_dataset((15, 0, 9, 1), seed=seed)
@@ -25,18 +37,6 @@ def test_agents_are_sorted_by_scene_and_track_whatever_their_ids(seed, span, sce
     tracks = rng.integers(0, span, 60, dtype=np.uint64) + np.uint64(2**63 - 1)
     scene_of = np.sort(rng.integers(7, 7 + scenes, 60))
     np.testing.assert_array_equal(counting._by_track(tracks, scene_of), np.lexsort((tracks, scene_of)))
-
-
-def test_each_threshold_ends_runs():
-    dataset = make_dataset((30,), num_tracks=8)
-    loose = compute_agents_mask(dataset, MaskThresholds(-1.0, 181.0, 1e9, 1e9)).sum()
-    for thresholds in (
-        MaskThresholds(0.6, 181.0, 1e9, 1e9),
-        MaskThresholds(-1.0, 5.0, 1e9, 1e9),
-        MaskThresholds(-1.0, 181.0, 1.01, 1e9),
-        MaskThresholds(-1.0, 181.0, 1e9, 10.0),
-    ):
-        assert 0 < compute_agents_mask(dataset, thresholds).sum() < loose
 
 
 @pytest.fixture

@@ -41,16 +41,27 @@ def test_the_vehicles_way_is_found_again_in_the_world_and_stays_within_its_scene
         first, stop = dataset.scenes["frame_index_interval"][scene]
         assert (sample["scene_index"], sample["frame_index"]) == (scene, index - first)
         assert sample["host_id"].tobytes().rstrip(b"\0") == f"host-{scene}".encode()
-        for name, frames in (
-            ("history", [index - n for n in range(4)]),
-            ("target", [index + 1 + n for n in range(4)]),
-        ):
+        frames_of = {"history": range(index, index - 4, -1), "target": range(index + 1, index + 5)}
+        for name, frames in frames_of.items():
             there = np.array([first <= frame < stop for frame in frames])
             np.testing.assert_array_equal(sample[f"{name}_availabilities"], there)
             world = to_world(sample, sample[f"{name}_positions"])
             expected = dataset.frames["ego_translation"][np.clip(frames, 0, 18), :2]
             np.testing.assert_allclose(world[there], expected[there], atol=1e-4)
             assert not sample[f"{name}_positions"][~there].any()
+
+
+def test_a_sample_of_an_agent_is_seen_from_it_and_never_perturbed():
+    dataset = make_dataset((6, 5), num_tracks=3)
+    view = AgentDataset(make_config(), dataset, agents_mask=everything(dataset))
+    assert len(view) == len(dataset.agents)
+    sample, agent = view[4], dataset.agents[4]
+    assert sample["track_id"] == agent["track_id"]
+    now = sample["history_positions"][0]
+    np.testing.assert_allclose(now, [0, 0], atol=1e-4)
+    np.testing.assert_allclose(to_world(sample, now), agent["centroid"], atol=1e-3)
+    with pytest.raises(UsageError, match="accepts no perturbation"):
+        AgentDataset(make_config(), dataset, None, Shift())
 
 
 @given(seed=st.integers(0, 2**32), history=st.integers(0, 4), future=st.integers(0, 4))
@@ -173,11 +184,6 @@ def test_a_perturbation_moves_the_vehicle_where_the_future_is_whole():
     np.testing.assert_allclose(difference[0], 0, atol=1e-4)
     assert_samples_equal(moved[5], plain[5])  # three frames of the future left of four
     np.testing.assert_array_equal(dataset.frames, frames)
-
-
-def test_an_agent_dataset_refuses_a_perturbation():
-    with pytest.raises(UsageError, match="accepts no perturbation"):
-        AgentDataset(make_config(), make_dataset(), None, Shift())
 
 
 @pytest.mark.parametrize(

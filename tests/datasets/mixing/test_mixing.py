@@ -53,6 +53,28 @@ def sequence(weights, lengths, seed, count, loader_seed=0, shuffle=True):
     return found
 
 
+def test_uris_are_opened_with_the_options_and_pinned(tmp_path, two):
+    for name, length in (("day", 4), ("night", 2)):
+        open_table(tmp_path, name, length)
+    day, night = str(tmp_path / "day"), str(tmp_path / "night")
+    mixture = mix({day: 0.75, night: 0.25}, columns=["n"])
+    assert [set(row) for row in mixture] == [{"source", "log_id", "timestamp", "n"}] * len(mixture)
+    counts = collections.Counter(row["source"] for row in mixture)
+    assert counts[day] - 3 * counts[night] in range(-3, 4)
+    assert [one["share"] for one in mixture.pins["sources"]] == ["3/4", "1/4"]
+    assert "day: 0.75 of 4 rows" in repr(mixture)
+
+
+def test_all_versions_of_datasets_end_to_end_are_pinned(tmp_path):
+    parts = []
+    for number in (1, 2):
+        folder = tmp_path / f"v{number:08}"
+        folder.mkdir()
+        parts.append(open_table(folder, "table", 3))
+    mixture = mix({"one": (parts[0], 1), "both": (logloom.datasets.concat(parts), 1)})
+    assert [one["version"] for one in mixture.pins["sources"]] == [1, [1, 2]]
+
+
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any))
 def test_shares_are_within_one_row_of_the_weights_in_every_prefix(weights):
     shares = shares_of(weights)
@@ -227,28 +249,6 @@ def test_the_digest_of_rows_is_the_same_however_logs_are_stored():
     assert positions.digest_of_rows(range(3, 8), cut) != rows
     assert positions.digest_of_rows(np.array([3, 2, 4, 5, 6]), cut) != rows
     assert positions.digest_of_rows(range(0), cut) == positions.digest_of_rows(np.arange(0), other)
-
-
-def test_all_versions_of_datasets_end_to_end_are_pinned(tmp_path):
-    parts = []
-    for number in (1, 2):
-        folder = tmp_path / f"v{number:08}"
-        folder.mkdir()
-        parts.append(open_table(folder, "table", 3))
-    mixture = mix({"one": (parts[0], 1), "both": (logloom.datasets.concat(parts), 1)})
-    assert [one["version"] for one in mixture.pins["sources"]] == [1, [1, 2]]
-
-
-def test_uris_are_opened_with_the_options_and_pinned(tmp_path, two):
-    for name, length in (("day", 4), ("night", 2)):
-        open_table(tmp_path, name, length)
-    day, night = str(tmp_path / "day"), str(tmp_path / "night")
-    mixture = mix({day: 0.75, night: 0.25}, columns=["n"])
-    assert [set(row) for row in mixture] == [{"source", "log_id", "timestamp", "n"}] * len(mixture)
-    counts = collections.Counter(row["source"] for row in mixture)
-    assert counts[day] - 3 * counts[night] in range(-3, 4)
-    assert [one["share"] for one in mixture.pins["sources"]] == ["3/4", "1/4"]
-    assert "day: 0.75 of 4 rows" in repr(mixture)
 
 
 def test_windows_and_functions_of_datasets_are_kept(two):

@@ -47,6 +47,8 @@ NAMES = [f"{n}.jpg" for n in range(10)]
 
 def test_infos_lie_in_one_buffer_of_bytes_by_default(root):
     dataset = BaseDataset("train.json", data_root=str(root))
+    assert (len(dataset), dataset.metainfo["classes"]) == (10, ["cat", "dog"])
+    assert dataset.get_data_info(3)["box"] == [3, 3.5]
     assert dataset._fully_initialized
     assert dataset.data_list == []
     assert dataset.data_bytes.dtype == np.uint8

@@ -66,6 +66,19 @@ def places_of(part):
     return np.array([row["ego.position"][:2] for row in part])
 
 
+def test_splits_by_time_take_texts_as_well_as_seconds(rows):
+    parts = split(rows, {"train": 0.7, "val": 0.3}, by="time", cell="5s", gap="500ms")
+    assert list(parts) == ["train", "val"]
+    assert 0.9 * len(rows) < sum(map(len, parts.values())) < len(rows)  # rows near a border are left out
+    seconds = split(rows, {"train": 0.7, "val": 0.3}, by="time", cell=5.0, gap=0.5)
+    assert {name: part.positions.tolist() for name, part in seconds.items()} == {
+        name: part.positions.tolist() for name, part in parts.items()
+    }
+    (found,) = nearest(parts, "ego.position")
+    assert found.splits == ("train", "val")
+    assert 0 < found.metres < 20  # split by time, they come close
+
+
 @pytest.mark.parametrize(("cell", "gap"), [(200, 20), (100, 100), (300, 0)])
 def test_splits_by_place_lie_a_gap_apart_and_the_proof_is_the_brute_force_distance(rows, cell, gap):
     parts = by_place(rows, cell, gap)
@@ -147,14 +160,6 @@ def test_a_split_of_a_split_keeps_the_borders_of_both(rows):
         own = set(part.index["timestamp"])
         assert all(set(one["timestamp"].tolist()) <= own for one in part.window([-1, 0]))
     assert sum(map(len, halves.values())) == len(train)
-
-
-def test_splits_by_time_take_texts_as_well_as_seconds(rows):
-    one = split(rows, SHARES, by="time", cell=5.0, gap=0.5)
-    other = split(rows, SHARES, by="time", cell="5s", gap="500ms")
-    assert {k: v.positions.tolist() for k, v in one.items()} == {
-        k: v.positions.tolist() for k, v in other.items()
-    }
 
 
 def test_splits_by_time_lie_a_gap_apart(rows):

@@ -76,6 +76,24 @@ def shards(tmp_path):
     return braceexpand(f"{tmp_path}/train-{{000000..000003}}.tar")
 
 
+@pytest.mark.parametrize("processes", [False, True])
+def test_every_sample_comes_once_from_any_number_of_tasks(shards, processes):
+    for ntasks in (1, 2, 7):
+        desc = DatasetDescriptor(shards, batchsize=3, ntasks=ntasks, csize=1, processes=processes)
+        keys = [key for batch in dataloader(desc) for key in batch["__key__"]]
+        assert sorted(keys) == [f"{n:06d}" for n in range(40)]
+    assert list(dataloader(DatasetDescriptor([], processes=processes))) == []
+
+
+def test_raw_and_decoded_samples_are_iterated_from_an_open_file(shards):
+    with pathlib.Path(shards[0]).open("rb") as file:
+        sample = next(sampleiterator(file))
+    assert sample == {"__key__": "000000", ".cls": b"0", ".png": png(0), ".json": b'{"key": 0}'}
+    for sample in sampletransforms(sampleiterator(generic_open(shards[1])), default_decoders):
+        assert sample[".img"].shape == (3, 4, 3)
+        break
+
+
 def test_the_pipeline_of_the_documentation_runs_as_written(shards):
     def image_augmentation(image):
         return np.asarray(Image.fromarray(image).resize((256, 256))).transpose(2, 0, 1)
@@ -126,15 +144,6 @@ def test_the_iterators_of_the_documentation_compose(shards):
             *(batch[k] for k in ("__key__", ".cls", ".img", ".json")), strict=True
         ):
             assert (cls, image[0, 0].tolist(), meta) == (int(key) % 7, [int(key), 0, 0], {"key": int(key)})
-
-
-def test_raw_and_decoded_samples_are_iterated_from_an_open_file(shards):
-    with pathlib.Path(shards[0]).open("rb") as file:
-        sample = next(sampleiterator(file))
-    assert sample == {"__key__": "000000", ".cls": b"0", ".png": png(0), ".json": b'{"key": 0}'}
-    for sample in sampletransforms(sampleiterator(generic_open(shards[1])), default_decoders):
-        assert sample[".img"].shape == (3, 4, 3)
-        break
 
 
 def test_the_stereo_samples_of_the_documentation_keep_their_double_suffixes(tmp_path):
@@ -412,15 +421,6 @@ def test_a_shard_that_is_missing_is_raised(shards, tmp_path, processes):
     desc = DatasetDescriptor([*shards, str(tmp_path / "none.tar")], processes=processes)
     with pytest.raises(DatasetError, match=r"none\.tar"):
         list(dataloader(desc))
-
-
-@pytest.mark.parametrize("processes", [False, True])
-def test_every_sample_comes_once_from_any_number_of_tasks(shards, processes):
-    for ntasks in (1, 2, 7):
-        desc = DatasetDescriptor(shards, batchsize=3, ntasks=ntasks, csize=1, processes=processes)
-        keys = [key for batch in dataloader(desc) for key in batch["__key__"]]
-        assert sorted(keys) == [f"{n:06d}" for n in range(40)]
-    assert list(dataloader(DatasetDescriptor([], processes=processes))) == []
 
 
 @pytest.mark.parametrize("processes", [False, True])

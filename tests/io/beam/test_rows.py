@@ -321,7 +321,7 @@ def test_rows_that_do_not_fit_are_refused_with_log_time_column_and_types(given, 
     ("row", "words"),
     [
         *(
-            ({key: value for key, value in FITS.items() if key != name}, rf"no column {name}; add it|{name} is a NoneType")
+            ({key: FITS[key] for key in FITS if key != name}, f"no column {name}; add it|{name} is a None")
             for name in ("small", "speed.age", "speed.available", "log_id", "timestamp")
         ),
         (("drive", 10), r"GroupRows: \('drive', 10\): a tuple; give dicts or beam.Rows"),
