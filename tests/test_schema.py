@@ -28,11 +28,8 @@ def test_a_part_keeps_types_order_and_which_columns_are_sampled():
     assert list(part.all) == ["camera.front", "kind", "camera.front.age", "camera.front.available"]
 
 
-def test_ages_have_no_part_without_their_column():
+def test_ages_have_no_part_without_their_column_and_a_pattern_that_matches_nothing_has_none():
     assert SCHEMA.part(["*.age", "kind"]) == Schema({"kind": SPEED})
-
-
-def test_a_pattern_that_matches_nothing_has_no_part():
     with pytest.raises(UsageError, match=r"no column matches 'lidar'; there are camera\.front, speed, kind"):
         SCHEMA.part(["kind", "lidar"])
 

@@ -615,12 +615,9 @@ def test_what_is_passed_over_is_what_webdataset_passes_over(with_bad_shards, tmp
     ]
 
 
-def test_handlers_that_are_unknown_are_refused():
+def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(UsageError, match="handler='log': raise, warn, ignore"):
         DatasetDescriptor(["a"], handler="log")
-
-
-def test_settings_that_make_no_sense_are_refused():
     for wrong in ({"batchsize": -1}, {"shuffle": -1}, {"csize": 0}, {"ntasks": 0}):
         with pytest.raises(UsageError):
             DatasetDescriptor(["a"], **wrong)

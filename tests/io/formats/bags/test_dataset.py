@@ -234,7 +234,7 @@ os._exit(9)
     assert [point["a"] for point in reader] == list(range(6))
 
 
-def test_the_third_generation_has_no_references_and_no_sequences(tmp_path):
+def test_the_third_generation_has_no_references_and_no_sequences_and_may_have_a_key_refs(tmp_path):
     write(tmp_path / "data", PLAIN, plain_points(3), generation=3)
     names = {path.name for path in (tmp_path / "data").iterdir()}
     assert names == {"spec.json", "foo.bag", "foo.idx", "bar.bag", "bar.idx"}
@@ -242,9 +242,6 @@ def test_the_third_generation_has_no_references_and_no_sequences(tmp_path):
         granular.DatasetWriter(tmp_path / "x", MIXED, granular.encoders, generation=3)
     with pytest.raises(UsageError, match="generation 2"):
         granular.DatasetWriter(tmp_path / "x", PLAIN, granular.encoders, generation=2)
-
-
-def test_refs_is_no_key_of_the_first_generation(tmp_path):
     with pytest.raises(UsageError, match="refs"):
         granular.DatasetWriter(tmp_path / "x", {"refs": "int"}, granular.encoders)
     write(tmp_path / "x", {"refs": "int"}, [{"refs": 4}], generation=3)

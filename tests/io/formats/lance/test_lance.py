@@ -4,16 +4,18 @@ import os
 import subprocess
 import sys
 
+import apache_beam as beam
 import lance
 import numpy as np
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 
 from logloom.blocks import Ragged
 from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.interface import StagedUnit, UnitContext
-from logloom.io.formats.lance import pylance
+from logloom.io.formats.lance import ReadFromLance, pylance
 from logloom.io.formats.lance.format import FORMAT
 from logloom.io.formats.lance.manifest import MANIFEST, manifest_name, newest
 from logloom.io.rows.chain import UnitsSource
@@ -50,6 +52,16 @@ def table(tmp_path):
     blocks = [random_block(SCHEMA, 5, 0), random_block(SCHEMA, 4, 1)]
     write(tmp_path / "table", blocks, images=IMAGES)
     return tmp_path / "table", blocks
+
+
+def test_a_pipeline_reads_the_rows_of_a_table(table):
+    folder, blocks = table
+    reading = ReadFromLance(folder, columns=["speed", "note"])
+    assert list(reading.schema.columns) == ["speed", "note"]
+    expected = [(block.log_id, block.timestamp.tolist()) for block in blocks]
+    with beam.Pipeline() as pipeline:
+        read = pipeline | reading | beam.Map(lambda block: (block.log_id, block.timestamp.tolist()))
+        assert_that(read, equal_to(expected))
 
 
 def test_dots_are_written_as_two_underscores_and_come_back(table):

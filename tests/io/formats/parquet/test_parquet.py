@@ -6,12 +6,14 @@ import json
 import os
 import re
 
+import apache_beam as beam
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 
 from logloom.blocks import Block, Ragged
 from logloom.digests import digests_of_rows
@@ -20,7 +22,7 @@ from logloom.io.arrow.layout import ArrowLayout
 from logloom.io.arrow.writer import MAX_ROWS
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.interface import UnitContext
-from logloom.io.formats.parquet import ParquetReader, ParquetWriter
+from logloom.io.formats.parquet import ParquetReader, ParquetWriter, ReadFromParquet
 from logloom.io.formats.parquet.format import FORMAT
 from logloom.io.rows.chain import UnitsSource
 from logloom.io.storage.store import Store
@@ -236,6 +238,9 @@ def test_a_plain_folder_opens_with_all_types_ages_and_availabilities(folder):
     for block, (_, first, stop) in zip(blocks, source.stretches.spans(), strict=True):
         found = source.blocks(None, 200, first, stop)
         assert digests_of_rows(found, SCHEMA) == digests_of_rows([block], SCHEMA)
+    with beam.Pipeline() as pipeline:
+        read = pipeline | ReadFromParquet(path, columns="speed")
+        assert_that(read | beam.Map(lambda block: (block.log_id, len(block))), equal_to([("a", 6), ("b", 5)]))
 
 
 def test_logs_in_one_file_are_told_apart(folder, tmp_path):
