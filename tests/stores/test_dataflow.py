@@ -74,6 +74,17 @@ def plan(source, gcs, bucket, **choices):
     return plan_build(source.recipe(), f"{bucket}/root", storage_options=gcs.storage_options, **choices)
 
 
+def test_a_detached_job_commits_without_this_process(source, gcs, bucket, service):
+    service.hold.clear()
+    submitted = job.submit(plan(source, gcs, bucket), options(bucket, service))
+    assert submitted.engine_id in service.jobs
+    assert submitted.place.endswith(f"{submitted.engine_id}?project=p")
+    service.hold.set()
+    served = service.jobs[submitted.engine_id]
+    assert ended(served) == "JOB_STATE_DONE"
+    assert read_manifest(Store.at(f"{bucket}/root", gcs.storage_options)).version == 1
+
+
 def test_the_graph_that_was_staged_builds_the_bytes_of_a_local_build(source, gcs, bucket, service, tmp_path):
     told = []
     done = job.build(plan(source, gcs, bucket), runner=options(bucket, service), on_message=told.append)
@@ -122,17 +133,6 @@ def test_a_failure_on_a_worker_is_the_error_of_a_local_build(source, gcs, bucket
         job.build(planned, runner=options(bucket, service))
     assert type(error.value).__module__ == "logloom.errors"
     assert not Store.at(f"{bucket}/root", gcs.storage_options).names("versions")
-
-
-def test_a_detached_job_commits_without_this_process(source, gcs, bucket, service):
-    service.hold.clear()
-    submitted = job.submit(plan(source, gcs, bucket), options(bucket, service))
-    assert submitted.engine_id in service.jobs
-    assert submitted.place.endswith(f"{submitted.engine_id}?project=p")
-    service.hold.set()
-    served = service.jobs[submitted.engine_id]
-    assert ended(served) == "JOB_STATE_DONE"
-    assert read_manifest(Store.at(f"{bucket}/root", gcs.storage_options)).version == 1
 
 
 def test_a_look_at_a_busy_dataflow_is_retried(source, gcs, bucket, service, monkeypatch):

@@ -1,5 +1,6 @@
 import csv
 import math
+import pathlib
 
 import numpy as np
 
@@ -28,9 +29,9 @@ def expected_lines(dataset, rows):
         yield int(dataset.frames[frame]["timestamp"]), int(agent["track_id"]), known, np.array(later)
 
 
-def test_a_test_set_holds_scenes_cut_short_agents_to_predict_and_what_they_do(tmp_path, monkeypatch):
+def test_a_test_set_has_scenes_cut_short_beside_a_mask_and_what_agents_do(tmp_path, monkeypatch):
     monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path / "cache"))
-    path = written(tmp_path / "data" / "drive.zarr", (20, 14, 12, 11, 13, 15))
+    path = written(tmp_path / "data" / "drive.zarr", (20, 14))
     folder = tmp_path / "data" / "drive_chopped_8"
     assert create_chopped_dataset(path, 0.5, CUT, FUTURE, MIN_FUTURE) == str(folder)
     assert sorted(p.name for p in folder.iterdir()) == ["drive.zarr", "gt.csv", "mask.npz"]
@@ -38,6 +39,12 @@ def test_a_test_set_holds_scenes_cut_short_agents_to_predict_and_what_they_do(tm
     assert told(short) == told(whole, CUT)
     assert not (tmp_path / "data" / "drive.zarr" / "agents_mask").exists()
 
+
+def test_the_mask_has_the_agents_to_predict_and_the_table_what_they_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path / "cache"))
+    path = written(tmp_path / "drive.zarr", (20, 14, 12, 11, 13, 15))
+    folder = pathlib.Path(create_chopped_dataset(path, 0.5, CUT, FUTURE, MIN_FUTURE))
+    whole, short = ChunkedDataset(path).open(), ChunkedDataset(folder / "drive.zarr").open()
     memory = ChunkedDataset()
     for name in ("scenes", "frames", "agents", "tl_faces"):
         setattr(memory, name, getattr(whole, name)[:])

@@ -102,7 +102,7 @@ def put_mask(folder, name, values):
     array[:] = values
 
 
-def test_the_mask_that_a_dataset_carries_is_used(written):
+def test_the_mask_that_a_dataset_carries_is_used_and_one_of_another_length_refused(written):
     counts = np.zeros((len(ChunkedDataset(written).open().agents), 2), np.uint32)
     counts[5] = 10, 1
     put_mask(written, "0.5", counts)
@@ -113,9 +113,6 @@ def test_the_mask_that_a_dataset_carries_is_used(written):
     assert (
         5 not in AgentDataset(other, ChunkedDataset(written).open(), min_frame_history=0).agents_indices[:1]
     )
-
-
-def test_a_carried_mask_of_another_length_is_refused(written):
-    put_mask(written, "0.5", np.zeros((3, 2), np.uint32))
-    with pytest.raises(DatasetError, match=r"agents_mask/0\.5.*two counts for each"):
-        AgentDataset(make_config(), ChunkedDataset(written).open())
+    put_mask(written, "0.25", np.zeros((3, 2), np.uint32))
+    with pytest.raises(DatasetError, match=r"agents_mask/0\.25.*two counts for each"):
+        AgentDataset(other, ChunkedDataset(written).open())

@@ -85,6 +85,16 @@ def test_every_sample_comes_once_from_any_number_of_tasks(shards, processes):
     assert list(dataloader(DatasetDescriptor([], processes=processes))) == []
 
 
+def test_the_debugloader_counts_epochs_too_and_without_shuffling_all_are_alike(shards):
+    desc = DatasetDescriptor(shards, shuffle=1000, batchsize=0)
+    first, second = ([sample["__key__"] for sample in debugloader(desc)] for _ in range(2))
+    assert first != second
+    assert [s["__key__"] for s in debugloader(DatasetDescriptor(shards, batchsize=0, epoch=1))] == second
+    plain = DatasetDescriptor(shards, shuffle=0, batchsize=0)
+    for _ in range(2):
+        assert [sample["__key__"] for sample in debugloader(plain)] == [f"{n:06d}" for n in range(40)]
+
+
 def test_raw_and_decoded_samples_are_iterated_from_an_open_file(shards):
     with pathlib.Path(shards[0]).open("rb") as file:
         sample = next(sampleiterator(file))
@@ -140,9 +150,8 @@ def test_the_iterators_of_the_documentation_compose(shards):
     assert [len(batch["__key__"]) for batch in batches] == [4, 4, 2]
     assert sorted(key for batch in batches for key in batch["__key__"]) == [f"{k:06d}" for k in range(10)]
     for batch in batches:
-        for key, cls, image, meta in zip(
-            *(batch[k] for k in ("__key__", ".cls", ".img", ".json")), strict=True
-        ):
+        fields = (batch[name] for name in ("__key__", ".cls", ".img", ".json"))
+        for key, cls, image, meta in zip(*fields, strict=True):
             assert (cls, image[0, 0].tolist(), meta) == (int(key) % 7, [int(key), 0, 0], {"key": int(key)})
 
 
@@ -515,16 +524,6 @@ def test_each_epoch_has_an_order_of_its_own_that_follows_from_seed_and_epoch(sha
     assert keys_of(dataloader(made(seed=5))) != orders[0]
     desc.epoch = 1
     assert keys_of(dataloader(desc)) == orders[1]
-
-
-def test_the_debugloader_counts_epochs_too_and_without_shuffling_all_are_alike(shards):
-    desc = DatasetDescriptor(shards, shuffle=1000, batchsize=0)
-    first, second = ([sample["__key__"] for sample in debugloader(desc)] for _ in range(2))
-    assert first != second
-    assert [s["__key__"] for s in debugloader(DatasetDescriptor(shards, batchsize=0, epoch=1))] == second
-    plain = DatasetDescriptor(shards, shuffle=0, batchsize=0)
-    for _ in range(2):
-        assert [sample["__key__"] for sample in debugloader(plain)] == [f"{n:06d}" for n in range(40)]
 
 
 def test_large_shuffles_reorder_shards_and_small_buffers_still_mix_them(shards):

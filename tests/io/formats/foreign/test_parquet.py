@@ -28,6 +28,17 @@ POSE = pa.struct([("x", pa.float32()), ("n", pa.list_(pa.int16(), 2))])
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
+def test_a_file_of_others_is_rows_whose_columns_keep_unit_and_description(tmp_path):
+    field = pa.field("speed", pa.float64(), metadata={"unit": "m s-1", "description": "of the car"})
+    pq.write_table(pa.table([pa.array([1.0, 2.5])], pa.schema([field])), tmp_path / "drive.parquet")
+    rows = open_foreign(str(tmp_path / "drive.parquet"))
+    assert (rows.kind, len(rows), list(rows.schema.columns)) == ("parquet", 2, ["speed"])
+    ctype = rows.schema.columns["speed"]
+    assert (str(ctype), ctype.unit, ctype.description) == ("float64", "m s-1", "of the car")
+    assert [log.log_id for log in rows.logs()] == ["drive"]
+    assert rows[1] == {"speed": 2.5}
+
+
 def table(rows=5):
     n = range(rows)
     return pa.table(
@@ -270,14 +281,6 @@ def test_a_null_among_a_dictionarys_values_is_one():
     batch = pa.RecordBatch.from_arrays([array], ["v"])
     found = raw_columns(batch, columns_of(batch.schema))["v"]
     assert found.available.tolist() == [False, True, False]
-
-
-def test_unit_and_description_in_a_fields_metadata_are_kept(tmp_path, read):
-    field = pa.field("speed", pa.float64(), metadata={"unit": "m s-1", "description": "of the car"})
-    pq.write_table(pa.table([pa.array([1.0])], pa.schema([field])), tmp_path / "x.parquet")
-    dataset, _ = read(tmp_path / "x.parquet")
-    ctype = dataset.schema.columns["speed"]
-    assert (ctype.unit, ctype.description) == ("m s-1", "of the car")
 
 
 @pytest.mark.parametrize(
