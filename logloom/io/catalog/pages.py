@@ -29,6 +29,7 @@ from logloom.io.storage.metadata import (
     Name,
     NameOrNone,
     Text,
+    Texts,
     Unicode,
     canonical,
     checked,
@@ -97,7 +98,7 @@ class LogRecord:
     __pydantic_config__ = STRICT
 
     log_id: Unicode
-    uris: tuple[Text, ...]
+    uris: Texts
     content_id: Unicode
     split: Name
     key: Unicode

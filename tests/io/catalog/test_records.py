@@ -212,6 +212,13 @@ def test_a_strangers_page_is_refused_though_its_digest_fits(store, change, messa
         list(LogRecords(store, [page]))
 
 
+def test_a_record_without_a_file_is_refused(store):
+    page, data = pages_module.page_of(table_of([record(1, uris=())]))
+    store.create(page_file(page), data)
+    with pytest.raises(DatasetError, match="row 0: uris: expected a list of at least 1"):
+        list(LogRecords(store, [page]))
+
+
 @pytest.mark.parametrize("names", [None, ["reasons"]], ids=["whole", "one column"])
 def test_a_small_page_that_unpacks_to_very_much_is_refused(store, names, monkeypatch):
     records = (record(n, status="skipped", reasons=("x" * 10_000,)) for n in range(1000))

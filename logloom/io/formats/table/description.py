@@ -275,6 +275,8 @@ def checked(table: Description) -> Description:
         ValueError: they don't.
     """
     columns = table.schema.all
+    if absent := [key for key in table.keys if key not in table.index]:
+        raise ValueError(f"the index has no {absent[0]}, a key of its rows")
     for name, members in table.groups.items():
         if not members or any(c not in columns for c in members):
             raise ValueError(f"group {name} names columns that the schema doesn't have")

@@ -230,3 +230,13 @@ def test_errors_survive_pickling():
     error = tt.RowPositionError("position 3 of 2 rows")
     assert pickle.loads(pickle.dumps(error)).args == error.args
     assert isinstance(error, IndexError)
+
+
+def test_an_index_without_a_key_of_the_rows_is_refused(table):
+    root, _ = table
+    described = json.loads((root / "table.json").read_text())
+    del described["index"]["timestamp"]
+    (root / "table.json").chmod(0o644)
+    (root / "table.json").write_text(json.dumps(described))
+    with pytest.raises(DatasetError, match=r"table\.json: damaged: the index has no timestamp"):
+        tt.read_index(str(root))
