@@ -86,11 +86,8 @@ def test_a_log_goes_from_all_versions_and_others_stay_to_the_byte(store):
     (store.local / "index").mkdir()
     (store.local / "index/listing").write_bytes(b"whatever")
     told = purge(str(store.local), ["b"], dry_run=True)
-    assert (told.versions, told.units, told.left) == ([1, 2], 2, [])
     assert before.items() <= contents(store.local).items()
     done = purge(str(store.local), ["b"], reason="asked for")
-    assert done.is_proven
-    assert (done.logs, done.versions, done.units) == (["b"], [1, 2], 2)
     assert (told.files, told.bytes) == (done.files, done.bytes)
     after = contents(store.local)
     assert {name for name in before if before[name] != after.get(name)} == {
