@@ -16,22 +16,6 @@ from tests.files import files_in
 from tests.io.formats.annotations.making import SCHEMA, assemble, make_block, options, part, stage, store_at
 
 
-def infos_in(block, schema):
-    return [block.row(number, schema)["data_info"] for number in range(len(block))]
-
-
-def test_infos_written_in_beam_are_those_read_in_it(tmp_path):
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
-        _ = pipeline | beam.Create([make_block(9)]) | WriteToAnnotations(tmp_path, SCHEMA, options())
-    path = tmp_path / "annotations/all.json"
-    reader = AnnotationReader(path)
-    assert [json.loads(row["data_info"]) for row in reader] == json.loads(path.read_text())["data_list"]
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
-        blocks = pipeline | ReadFromAnnotations(str(path), max_bytes=20_000)
-        rows = blocks | beam.FlatMap(infos_in, reader.schema)
-        assert_that(rows, equal_to([row["data_info"] for row in reader]))
-
-
 def test_blocks_in_any_order_make_the_file_that_a_build_makes(tmp_path):
     store = store_at(tmp_path)
     logs = [make_block(20, seed, log_id=log) for seed, log in enumerate(("a", "b/c"))]
@@ -51,6 +35,21 @@ def test_blocks_in_any_order_make_the_file_that_a_build_makes(tmp_path):
     }
     assert all(staged[name] == data for name, data in found.items())
     assert not (tmp_path / "written.stage").exists()
+
+
+def test_infos_read_in_beam_are_those_of_the_file(tmp_path):
+    store = store_at(tmp_path)
+    folder, _ = assemble(store, stage(store, make_block(9)))
+    path = folder / "annotations/all.json"
+    with beam.Pipeline(runner="DirectRunner") as pipeline:
+        blocks = pipeline | ReadFromAnnotations(str(path), max_bytes=20_000)
+        rows = blocks | beam.FlatMap(
+            lambda block, schema: [block.row(i, schema)["data_info"] for i in range(len(block))],
+            AnnotationReader(path).schema,
+        )
+        expected = [row["data_info"] for row in AnnotationReader(path)]
+        assert_that(rows, equal_to(expected))
+    assert [json.loads(text) for text in expected] == json.loads(path.read_text())["data_list"]
 
 
 @pytest.mark.parametrize("transform", [WriteToAnnotations, lambda at, *more: WriteTo(at, FORMAT, *more)])

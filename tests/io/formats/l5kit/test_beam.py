@@ -20,18 +20,6 @@ def cut(block, edges):
     return [Block(block.log_id, f"{a}", 0, block.take(slice(a, b))) for a, b in itertools.pairwise(edges)]
 
 
-def test_a_dataset_pipes_into_another_one(store, tmp_path):
-    folder, _ = assemble(store, [u for log in "ab" for u in stage(store, make_rows(9, log_id=log), [4])])
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
-        blocks = pipeline | ReadFromL5Kit(folder, max_bytes=3000)
-        blocks | WriteToL5Kit(tmp_path / "copy.zarr", MAPPED_SCHEMA, OPTIONS, PERIOD)
-    original, copy = ChunkedDataset(folder).open(), ChunkedDataset(tmp_path / "copy.zarr").open()
-    for name in ("frames", "agents", "tl_faces"):
-        np.testing.assert_array_equal(getattr(copy, name)[:], getattr(original, name)[:])
-    assert copy.scenes["host"].tolist() == ["000000000", "000000001"]
-    assert len(L5KitReader(tmp_path / "copy.zarr")) == 18
-
-
 def test_blocks_in_any_order_make_the_dataset_that_a_build_makes(store, tmp_path):
     logs = [make_rows(20, seed=ord(log), log_id=log) for log in "ab"]
     expected, _ = assemble(store, [u for block in logs for u in stage(store, block, [7])])
@@ -44,6 +32,18 @@ def test_blocks_in_any_order_make_the_dataset_that_a_build_makes(store, tmp_path
     assert found.pop("_written.json")
     assert found == files_in(expected)
     assert not (tmp_path / "written.zarr.stage").exists()
+
+
+def test_a_dataset_pipes_into_another_one(store, tmp_path):
+    folder, _ = assemble(store, [u for log in "ab" for u in stage(store, make_rows(9, log_id=log), [4])])
+    with beam.Pipeline(runner="DirectRunner") as pipeline:
+        blocks = pipeline | ReadFromL5Kit(folder, max_bytes=3000)
+        blocks | WriteToL5Kit(tmp_path / "copy.zarr", MAPPED_SCHEMA, OPTIONS, PERIOD)
+    original, copy = ChunkedDataset(folder).open(), ChunkedDataset(tmp_path / "copy.zarr").open()
+    for name in ("frames", "agents", "tl_faces"):
+        np.testing.assert_array_equal(getattr(copy, name)[:], getattr(original, name)[:])
+    assert copy.scenes["host"].tolist() == ["000000000", "000000001"]
+    assert len(L5KitReader(tmp_path / "copy.zarr")) == 18
 
 
 def test_no_blocks_make_an_empty_dataset(tmp_path):

@@ -15,9 +15,13 @@ def test_a_table_that_is_read_and_written_again_holds_the_same_rows(tmp_path):
     tt.write_table(f"{tmp_path}/a", rows, index="speed")
     schema = tt.row_loader(tt.read_index(f"{tmp_path}/a")).schema
     with beam.Pipeline() as pipeline:
-        blocks = pipeline | tt.ReadFromTable(f"{tmp_path}/a", max_bytes=2000)
-        options = {"index": "speed", "groups": {"lidar": "lidar.*"}, "max_gap": "1s"}
-        written = blocks | tt.WriteToTable(f"{tmp_path}/b", schema, **options)
+        written = (
+            pipeline
+            | tt.ReadFromTable(f"{tmp_path}/a", max_bytes=2000)
+            | tt.WriteToTable(
+                f"{tmp_path}/b", schema, index="speed", groups={"lidar": "lidar.*"}, max_gap="1s"
+            )
+        )
         assert_that(written | beam.Map(lambda one: one.uri), equal_to([f"{tmp_path}/b"]))
     index = tt.read_index(f"{tmp_path}/b")
     for found, wanted in zip(tt.row_loader(index), rows, strict=True):

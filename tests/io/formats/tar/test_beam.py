@@ -32,6 +32,7 @@ def test_a_pipeline_reads_shards_as_blocks(tmp_path):
 
     def check(blocks):
         found = sorted(blocks, key=lambda block: (block.log_id, block.first_row))
+        assert {block.log_id for block in found} == {"log0", "log1"}
         for n in range(2):
             own = [block for block in found if block.log_id == f"log{n}"]
             assert digests(own, SCHEMA) == digests([random_block(SCHEMA, 4, n, log_id=f"log{n}")], SCHEMA)
