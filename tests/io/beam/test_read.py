@@ -120,7 +120,7 @@ def test_columns_and_rows_are_chosen_when_the_pipeline_is_made(root):
     assert list(few.schema.columns) == ["ego.position", "ego.rotation", "ego.speed", "camera.front"]
     assert few.schema.sampled == ("camera.front",)
     names = tuple(sorted(["timestamp", *few.schema.all]))
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         blocks = pipeline | few
         shown = blocks | beam.Map(lambda block: (block.log_id, len(block), tuple(sorted(block.columns))))
         assert_that(shown, equal_to([("drive-00", 3, names), ("drive-01", 3, names)]))
@@ -129,7 +129,7 @@ def test_columns_and_rows_are_chosen_when_the_pipeline_is_made(root):
 def test_places_may_come_from_the_pipeline(root, plain):
     needs("zarr", "tar")
     FOUND.clear()
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         places = pipeline | beam.Create([str(root), f"{plain('zarr')}"])
         _ = places | ReadAllFrom(columns="ego.speed") | beam.Map(lambda block: noted("all", block))
         _ = (

@@ -32,7 +32,7 @@ def test_rows_become_a_block_for_each_span_of_a_log_in_the_order_of_time():
         ("drive", "60000000000-120000000000", [60 * SECOND, 61 * SECOND], [30, 30.5]),
         ("other", "0-60000000000", [4 * SECOND], [9]),
     ]
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         loose = pipeline | beam.Create([*rows, {"log_id": "other", "timestamp": 4 * SECOND, "speed": 9}])
         blocks = loose | GroupRows(SPEED)
         shown = blocks | beam.Map(
@@ -50,7 +50,7 @@ def test_blocks_become_rows_with_fields_named_as_columns():
         "class": Ragged.from_bytes([b"car"]),
         "image": Ragged.from_bytes([b"jpg\0"]),
     }
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         blocks = pipeline | beam.Create([Block("drive", "", 0, columns)])
         expected = {"log_id": "drive", "timestamp": 7, "ego__position": [1, 2], "class_": "car"}
         assert_that(blocks | to_rows(schema), equal_to([beam.Row(**expected, image=b"jpg\0")]))
@@ -115,7 +115,7 @@ def test_dicts_of_each_type_become_blocks_of_the_same_bits():
             for name in schema.columns:
                 assert_equal_values(one[name], other[name])
 
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         collect(pipeline | beam.Create(expected[::-1]) | GroupRows(schema), check)
 
 
@@ -135,7 +135,7 @@ def test_beam_rows_of_each_type_that_beam_has_become_equal_blocks():
         (found,) = blocks
         assert_equal_columns(found.columns, block.columns)
 
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         rows = pipeline | beam.Create([block]) | to_rows(schema)
         collect(rows | beam.Reshuffle() | GroupRows(schema), check)  # by Beam's coder of rows
 
@@ -149,7 +149,7 @@ def test_rows_of_blocks_become_blocks_again_with_ages_and_availabilities():
         for found in blocks:
             assert_equal_columns(found.columns, block.columns)
 
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         rows = pipeline | beam.Create(parts) | to_rows(SCHEMA)
         collect(rows | GroupRows(SCHEMA), check)
         changed = rows | beam.Map(lambda row: {**row._asdict(), "speed": np.float32(1)})
@@ -159,7 +159,7 @@ def test_rows_of_blocks_become_blocks_again_with_ages_and_availabilities():
 
 def test_rows_have_a_schema_of_beam_and_values_of_python():
     schema = Schema({"ego.position": ColumnType("<f4", (2,)), "class": STRING, "image": BYTES}, ("class",))
-    rows = beam.Pipeline() | beam.Create([Block("drive", "", 0, {})]) | to_rows(schema)
+    rows = beam.Pipeline("FnApiRunner") | beam.Create([Block("drive", "", 0, {})]) | to_rows(schema)
     types = dict(rows.element_type._fields)
     assert list(types) == [
         *("log_id", "timestamp", "ego__position", "class_", "image", "class__age", "class__available")
@@ -205,7 +205,7 @@ def test_columns_that_rows_of_beam_cannot_have_are_refused_by_name(columns, mess
 )
 def test_a_block_that_is_not_of_the_schema_is_refused_by_name(columns, message):
     block = Block("drive", "", 0, {"timestamp": np.array([1]), **columns})
-    with pytest.raises(UsageError, match=message), beam.Pipeline() as pipeline:
+    with pytest.raises(UsageError, match=message), beam.Pipeline("FnApiRunner") as pipeline:
         pipeline | beam.Create([block]) | to_rows(SPEED)
 
 
@@ -334,7 +334,7 @@ def test_what_is_no_row_or_lacks_a_column_is_refused(row, words):
 
 def test_equal_rows_count_once_and_are_counted():
     rows = [row(10, speed=np.float32("nan")), row(20, speed=2.0), row(10, speed=math.nan)] * 2
-    pipeline = beam.Pipeline()
+    pipeline = beam.Pipeline("FnApiRunner")
     lengths = pipeline | beam.Create(rows) | GroupRows(SPEED) | beam.Map(lambda b: b.timestamp.tolist())
     assert_that(lengths, equal_to([[10, 20]]))
     counters = pipeline.run().metrics().query()["counters"]
@@ -346,12 +346,12 @@ def test_equal_rows_count_once_and_are_counted():
 def test_rows_of_one_time_and_other_values_are_an_error(other):
     rows = [row(10, speed=0.0), row(20, speed=1.0), row(10, speed=other)]
     message = "log drive, timestamp 10: two rows have different values of speed; leave one out before"
-    with pytest.raises(DatasetError, match=message), beam.Pipeline() as pipeline:
+    with pytest.raises(DatasetError, match=message), beam.Pipeline("FnApiRunner") as pipeline:
         pipeline | beam.Create(rows) | GroupRows(SPEED)
 
 
 def test_windows_of_the_input_cut_no_blocks():
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         rows = pipeline | beam.Create([row(stamp, speed=1.0) for stamp in (10, 20)])
         stamped = rows | beam.Map(lambda row: TimestampedValue(row, row["timestamp"]))
         windows = stamped | beam.WindowInto(FixedWindows(15))
@@ -360,7 +360,7 @@ def test_windows_of_the_input_cut_no_blocks():
 
 def test_unbounded_input_and_spans_of_nothing_are_refused():
     with pytest.raises(UsageError, match=r"GroupRows: .*unbounded"):
-        beam.Pipeline() | test_stream.TestStream() | GroupRows(SPEED)
+        beam.Pipeline("FnApiRunner") | test_stream.TestStream() | GroupRows(SPEED)
     for span, message in ((0, "span: not positive"), ("fast", "GroupRows: span='fast'")):
         with pytest.raises(UsageError, match=message):
             GroupRows(SPEED, span=span)

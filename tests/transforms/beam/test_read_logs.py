@@ -114,7 +114,7 @@ def test_a_pipeline_is_made_before_its_logs_are_there_and_reads_them_twice(logs_
 
 def test_rows_come_beside_the_logs_that_are_not_whole(drives):
     recipe = recipe_of(drives, "{skip: 60%}")
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         read = pipeline | ReadFromLogs(recipe, str(drives)).with_exception_handling()
         logs = read.rows | beam.Map(lambda block: block.log_id) | beam.Distinct()
         assert_that(logs, equal_to(["a", "b"]), "rows")

@@ -59,7 +59,7 @@ def test_a_pipeline_reads_the_rows_of_a_table(table):
     reading = ReadFromLance(folder, columns=["speed", "note"])
     assert list(reading.schema.columns) == ["speed", "note"]
     expected = [(block.log_id, block.timestamp.tolist()) for block in blocks]
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         read = pipeline | reading | beam.Map(lambda block: (block.log_id, block.timestamp.tolist()))
         assert_that(read, equal_to(expected))
 

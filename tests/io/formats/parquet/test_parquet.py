@@ -238,7 +238,7 @@ def test_a_plain_folder_opens_with_all_types_ages_and_availabilities(folder):
     for block, (_, first, stop) in zip(blocks, source.stretches.spans(), strict=True):
         found = source.blocks(None, 200, first, stop)
         assert digests_of_rows(found, SCHEMA) == digests_of_rows([block], SCHEMA)
-    with beam.Pipeline() as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         read = pipeline | ReadFromParquet(path, columns="speed")
         assert_that(read | beam.Map(lambda block: (block.log_id, len(block))), equal_to([("a", 6), ("b", 5)]))
 
