@@ -21,6 +21,13 @@ from logloom.transforms.beam.log_rows import IncompleteLog
 from logloom.transforms.beam.read_logs import ReadFromLogs
 
 OUTPUT = next(name for name in by_preference(format_names()) if format_named(name).keeps_columns)
+FEW = """name: few
+clock: {rate: 10}
+columns:
+  ego.position: {topic: /odom, field: pose.pose.position, resample: linear}
+  imu: {topic: /imu, field: angular_velocity, resample: window, window: [-100ms, 0ms]}
+rows: {require: [ego.position]}
+"""
 
 
 @pytest.fixture
@@ -41,10 +48,7 @@ def drives(logs_of, tmp_path):
     return folder
 
 
-def recipe_of(drives, on_error, logs='"*.mcap"', more=""):
-    head, _ = demo_recipe(drives).split("outputs:")
-    lines = [line for line in head.splitlines() if not line.startswith("logs:")]
-    text = "\n".join(lines)
+def recipe_of(on_error, logs='"*.mcap"', more="", text=FEW):
     more += f"\npartition: {{rows: 5}}\noutputs: {{{OUTPUT}: {{}}}}\n"
     return Recipe.from_yaml(f"{text}\nlogs: [{logs}]\non_error: {on_error}\n{more}")
 
@@ -99,7 +103,7 @@ def values_of(blocks, schema):
 
 def test_a_pipeline_is_made_before_its_logs_are_there_and_reads_them_twice(logs_of, tmp_path):
     folder = tmp_path / "later"
-    recipe = recipe_of(folder, "fail", '"*.mcap"')
+    recipe = recipe_of("fail")
     pipeline = beam.Pipeline()
     for label in ("one", "two"):
         blocks = pipeline | label >> ReadFromLogs(recipe, str(folder))
@@ -113,7 +117,7 @@ def test_a_pipeline_is_made_before_its_logs_are_there_and_reads_them_twice(logs_
 
 
 def test_rows_come_beside_the_logs_that_are_not_whole(drives):
-    recipe = recipe_of(drives, "{skip: 60%}")
+    recipe = recipe_of("{skip: 60%}")
     with beam.Pipeline("FnApiRunner") as pipeline:
         read = pipeline | ReadFromLogs(recipe, str(drives)).with_exception_handling()
         logs = read.rows | beam.Map(lambda block: block.log_id) | beam.Distinct()
@@ -123,9 +127,8 @@ def test_rows_come_beside_the_logs_that_are_not_whole(drives):
         assert_that(refused, equal_to(skipped), "refused")
 
 
-@pytest.mark.parametrize("on_error", ["skip", "salvage"])
-def test_rows_and_incomplete_logs_are_those_of_a_build(drives, tmp_path, on_error):
-    recipe = recipe_of(drives, on_error)
+def check_contained(recipe, drives, tmp_path):
+    """Compare the rows and incomplete logs of a recipe with those of a build; return the transform and rows."""
     records, wanted = built_rows(recipe, drives, tmp_path / "root")
     source = ReadFromLogs(recipe, str(drives))
     blocks, refused, counted = read_by(source.with_exception_handling(), tmp_path)
@@ -145,21 +148,32 @@ def test_rows_and_incomplete_logs_are_those_of_a_build(drives, tmp_path, on_erro
     assert counted["logs"] == len(records)
     for status in set(statuses):
         assert counted[f"logs_{status}"] == statuses.count(status)
+    return source, wanted
+
+
+def test_rows_of_all_kinds_and_salvaged_logs_are_those_of_a_build(drives, tmp_path):
+    head, _ = demo_recipe(drives).split("outputs:")
+    text = "\n".join(line for line in head.splitlines() if not line.startswith("logs:"))
+    check_contained(recipe_of("salvage", text=text), drives, tmp_path)
+
+
+def test_rows_and_skipped_logs_are_those_of_a_build_with_and_without_an_output_of_these(drives, tmp_path):
+    source, wanted = check_contained(recipe_of("{skip: 60%}"), drives, tmp_path)
     plain, _, _ = read_by(source, tmp_path)
     assert values_of(plain, source.schema) == wanted
 
 
 def test_a_damaged_log_fails_the_job_under_fail_or_is_refused(drives, tmp_path):
-    recipe = recipe_of(drives, "fail")
-    _, wanted = built_rows(recipe_of(drives, "fail", "a.mcap, b.mcap"), drives, tmp_path / "root")
+    recipe = recipe_of("fail")
+    _, wanted = built_rows(recipe_of("fail", "a.mcap, b.mcap"), drives, tmp_path / "root")
     with pytest.raises(LogReadError) as of_build:
         plan_build(recipe, str(tmp_path / "other"), base=str(drives))
     source = ReadFromLogs(recipe, str(drives))
     with pytest.raises(LogReadError) as raised:
-        read_by(source, tmp_path)
+        _ = source.schema
     assert str(of_build.value) in str(raised.value)
     blocks, refused, counted = read_by(source.with_exception_handling(), tmp_path)
-    assert values_of(blocks, ReadFromLogs(recipe_of(drives, "fail", "a.mcap"), str(drives)).schema) == wanted
+    assert values_of(blocks, ReadFromLogs(recipe_of("fail", "a.mcap"), str(drives)).schema) == wanted
     assert {log.log_id: log.status for log in refused.values()} == dict.fromkeys(
         ("cut", "hurt", "none"), "refused"
     )
@@ -170,36 +184,35 @@ def test_a_damaged_log_fails_the_job_under_fail_or_is_refused(drives, tmp_path):
 
 def test_damage_within_a_log_fails_the_job_where_rows_are_made(drives, tmp_path):
     with pytest.raises(LogReadError, match=r"hurt\.mcap"):
-        read_by(ReadFromLogs(recipe_of(drives, "fail", "a.mcap, hurt.mcap"), str(drives)), tmp_path)
+        read_by(ReadFromLogs(recipe_of("fail", "a.mcap, hurt.mcap"), str(drives)), tmp_path)
 
 
 @pytest.mark.parametrize("on_error", ["fail", "skip", "salvage"])
 def test_a_file_that_is_missing_is_a_mistake_as_in_builds(drives, tmp_path, on_error):
-    recipe = recipe_of(drives, on_error, "a.mcap, gone.mcap")
+    recipe = recipe_of(on_error, "a.mcap, gone.mcap")
     with pytest.raises(RecipeError) as of_build:
         plan_build(recipe, str(tmp_path / "root"), base=str(drives))
     for transform in (reading := ReadFromLogs(recipe, str(drives)), reading.with_exception_handling()):
         with pytest.raises(RecipeError, match=r"gone\.mcap") as raised:
-            read_by(transform, tmp_path)
+            _ = transform.schema
         assert str(of_build.value) in str(raised.value)
 
 
 def test_more_skipped_logs_than_the_budget_allows_fail_the_job(drives, tmp_path):
-    source = ReadFromLogs(recipe_of(drives, "{skip: 50%}"), str(drives))
-    for transform in (source, source.with_exception_handling()):
-        with pytest.raises(LogReadError, match=r"3 of 5 logs skipped, over the budget of 50\.00%: cut, hurt"):
-            read_by(transform, tmp_path)
-
-
-def test_if_no_log_can_be_read_the_job_fails(drives, tmp_path):
-    source = ReadFromLogs(recipe_of(drives, "skip", "none.mcap"), str(drives))
-    with pytest.raises(LogReadError, match=r"none\.mcap"):
+    source = ReadFromLogs(recipe_of("{skip: 50%}"), str(drives))
+    with pytest.raises(LogReadError, match=r"3 of 5 logs skipped, over the budget of 50\.00%: cut, hurt"):
         read_by(source.with_exception_handling(), tmp_path)
+
+
+def test_if_no_log_can_be_read_the_job_fails(drives):
+    source = ReadFromLogs(recipe_of("skip", "none.mcap"), str(drives))
+    with pytest.raises(LogReadError, match=r"none\.mcap"):
+        _ = source.with_exception_handling().schema
 
 
 def test_logs_beyond_the_sample_are_opened_where_their_rows_are_made(drives, tmp_path, monkeypatch):
     shutil.move(drives / "none.mcap", drives / "0.mcap")  # the sample of one can't be read
-    recipe = recipe_of(drives, "skip")
+    recipe = recipe_of("skip")
     _, wanted = built_rows(recipe, drives, tmp_path / "root")
     monkeypatch.setattr(log_rows, "SAMPLE", 1)
     source = ReadFromLogs(recipe, str(drives))
@@ -211,7 +224,7 @@ def test_logs_beyond_the_sample_are_opened_where_their_rows_are_made(drives, tmp
 def test_copies_are_treated_as_in_builds(drives, tmp_path):
     shutil.copy2(drives / "a.mcap", drives / "c.mcap")
     logs = "a.mcap, b.mcap, c.mcap"
-    recipe = recipe_of(drives, "fail", logs, "duplicates: keep_first")
+    recipe = recipe_of("fail", logs, "duplicates: keep_first")
     _, wanted = built_rows(recipe, drives, tmp_path / "root")
     source = ReadFromLogs(recipe, str(drives))
     blocks, refused, _ = read_by(source.with_exception_handling(), tmp_path)
@@ -220,11 +233,11 @@ def test_copies_are_treated_as_in_builds(drives, tmp_path):
         ("c", "duplicate", ("same content as a",))
     ]
     with pytest.raises(InputError, match="c has the content of a"):
-        read_by(ReadFromLogs(recipe_of(drives, "fail", logs, "duplicates: fail"), str(drives)), tmp_path)
+        _ = ReadFromLogs(recipe_of("fail", logs, "duplicates: fail"), str(drives)).schema
 
 
 def test_a_mistake_of_the_recipe_fails_a_contained_job_too(drives, tmp_path):
-    recipe = recipe_of(drives, "skip", "a.mcap, b.mcap").to_yaml().replace("/odom", "/odometry")
+    recipe = recipe_of("skip", "a.mcap, b.mcap").to_yaml().replace("/odom", "/odometry")
     source = ReadFromLogs(Recipe.from_yaml(recipe), str(drives)).with_exception_handling()
     with pytest.raises(RecipeError, match="/odometry"):
         read_by(source, tmp_path)
@@ -232,4 +245,4 @@ def test_a_mistake_of_the_recipe_fails_a_contained_job_too(drives, tmp_path):
 
 def test_blocks_without_bytes_are_refused(drives):
     with pytest.raises(UsageError, match="max_bytes 0: a block has at least one byte"):
-        ReadFromLogs(recipe_of(drives, "fail"), str(drives), max_bytes=0)
+        ReadFromLogs(recipe_of("fail"), str(drives), max_bytes=0)
