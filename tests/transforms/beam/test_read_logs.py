@@ -128,7 +128,7 @@ def test_rows_come_beside_the_logs_that_are_not_whole(drives):
 
 
 def check_contained(recipe, drives, tmp_path):
-    """Compare the rows and incomplete logs of a recipe with those of a build; return the transform and rows."""
+    """Compare rows and incomplete logs with those of a build; return the transform and the rows."""
     records, wanted = built_rows(recipe, drives, tmp_path / "root")
     source = ReadFromLogs(recipe, str(drives))
     blocks, refused, counted = read_by(source.with_exception_handling(), tmp_path)

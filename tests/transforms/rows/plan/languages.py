@@ -1,4 +1,7 @@
-"""A log in each language of messages, with a field of each type that it has."""
+"""A log in each language of messages, with a field of each type that it has, and the fields to try.
+
+In the tier check, ROS 1 and IDL try what ROS 2 doesn't have, and few of the kinds of whole numbers are tried.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,14 @@ from logloom.io.logs.messages.ros.languages import parse
 from tests.io.logs.making import Message, write_mcap
 from tests.io.logs.messages.payloads import serialize, topic
 from tests.io.logs.messages.test_protobuf import definitions, message_type
+from tests.tier import by_tier
 
 START, STEP, COUNT = 1_700_000_000 * 10**9, 10**8, 5
 LENGTH = 3  # of every list
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 NUMBERS = ["bool", *INTEGERS, "float32", "float64"]
+ALIKE = by_tier(("int16", "int32", "uint16", "uint32", "uint64", "char"), ())  # no field of these is tried
 
 _STRUCTS = """\
 ===
@@ -126,18 +131,23 @@ def _mcap(folder: pathlib.Path, payloads: Sequence[bytes], encoding: str, schema
 def ros2(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
     fields = [*_FIELDS, *_ROS2]
     text = "\n".join(f"{kind} {name}" for name, kind in fields) + "\n" + _STRUCTS
-    return _ros(folder, "cdr", "ros2msg", text), [name for name, _ in fields] + NESTED
+    tried = [name for name, kind in fields if kind.partition("[")[0] not in ALIKE]
+    return _ros(folder, "cdr", "ros2msg", text), tried + NESTED
 
 
 def idl(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
     fields = [(name, kind) for name, kind in [*_FIELDS, *_ROS2]]
-    return _ros(folder, "cdr", "ros2idl", _idl(fields)), [*(name for name, _ in fields), "kind", "kinds"]
+    tried = by_tier(["text", "wide", "bounded", "points"], [name for name, _ in fields])
+    return _ros(folder, "cdr", "ros2idl", _idl(fields)), [*tried, "kind", "kinds"]
 
 
 def ros1(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
     fields = [*_FIELDS, *_ROS1]
     text = "\n".join(f"{kind} {name}" for name, kind in fields) + "\n" + _STRUCTS
-    return _ros(folder, "ros1", "ros1msg", text), [name for name, _ in fields] + NESTED
+    tried = by_tier(
+        ["one_int8", "text", "points", *(name for name, _ in _ROS1)], [name for name, _ in fields]
+    )
+    return _ros(folder, "ros1", "ros1msg", text), tried + by_tier([], NESTED)
 
 
 def protobuf(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:

@@ -72,15 +72,24 @@ def language(request, tmp_path_factory):
     return open_log([str(path)]), path, fields
 
 
-def test_each_way_that_an_error_names_leads_to_a_column(language):
+@pytest.fixture(scope="module")
+def ends(language):
+    """The columns at the ends of each field's remedies, by policy; and why a way leads nowhere."""
     log, path, fields = language
-    failed = []
-    for field in fields:
-        for resample in ("previous", "linear", "slerp", "window"):
+    found, failed = {}, []
+    for resample in ("previous", "linear", "slerp", "window"):
+        columns = found.setdefault(resample, [])
+        for field in fields:
             try:
-                walk(log, path, {"field": field, "resample": resample})
+                made = walk(log, path, {"field": field, "resample": resample})
+                columns += [end for end in made if end not in columns]
             except AssertionError as error:
                 failed.append(str(error))
+    return found, failed
+
+
+def test_each_way_that_an_error_names_leads_to_a_column(ends):
+    _, failed = ends
     assert not failed, "\n".join(failed)
 
 
@@ -119,13 +128,10 @@ def test_what_an_output_refuses_it_takes_by_the_lines_named_and_others_as_it_is(
     assert refused or not planned or output == "lance"
 
 
-def test_the_columns_at_the_ends_build(language, tmp_path):
-    log, path, fields = language
-    ends: list[Keys] = []
-    for field in fields:
-        for resample in ("previous", "linear"):
-            found = walk(log, path, {"field": field, "resample": resample})
-            ends += [end for end in found if end not in ends]
+def test_the_columns_at_the_ends_build(language, ends, tmp_path):
+    _, path, _ = language
+    found, _ = ends
+    ends = found["previous"] + [end for end in found["linear"] if end not in found["previous"]]
     columns = {f"c{i}": {"topic": "/x", **end} for i, end in enumerate(ends)}
     clock, outputs = {"topic": "/x"}, {"table": {}}
     tolerance = {"tolerance": "1s"}
