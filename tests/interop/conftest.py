@@ -15,22 +15,30 @@ REPOSITORY = pathlib.Path(__file__).parent.parent.parent
 @pytest.fixture(scope="session")
 def zarr2():
     """Runs a script under zarr 2 as the original L5Kit uses it, with arguments; gives its standard output."""
-    return runner(".venv-zarr2", "zarr 2")
+    with forks(".venv-zarr2", "zarr 2", "zarr") as run:
+        yield run
 
 
 @pytest.fixture(scope="session", params=["17", "24"])
 def granular(request):
     """Runs a script under granular 0.17 or 0.24, with arguments; has `.version`, "17" or "24"."""
-    run = runner(f".venv-granular{request.param}", f"granular 0.{request.param}")
-    run.version = request.param
-    return run
+    version = request.param
+    with forks(f".venv-granular{version}", f"granular 0.{version}", "granular") as run:
+        run.version = version
+        yield run
+
+
+def python_of(environment, what):
+    """The interpreter in one of the environments of the original clients."""
+    python = REPOSITORY / environment / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"no {what} here ({python}); `make interop` installs it")
+    return python
 
 
 def runner(environment, what):
     """A function that runs a script in one of the environments of the original clients."""
-    python = REPOSITORY / environment / "bin" / "python"
-    if not python.exists():
-        pytest.skip(f"no {what} here ({python}); `make interop` installs it")
+    python = python_of(environment, what)
 
     def run(script: str, *arguments: object) -> str:
         command = [str(python), "-c", script, *map(str, arguments)]
@@ -39,6 +47,44 @@ def runner(environment, what):
         return done.stdout
 
     return run
+
+
+SERVER = """
+import importlib, json, os, signal, sys
+importlib.import_module(sys.argv[1])
+for line in sys.stdin:
+    script, arguments, *files = json.loads(line)
+    child = os.fork()
+    if not child:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+signal.alarm(120)
+for number, file in enumerate(files, 1):
+    os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+sys.argv[1:] = arguments
+exec(script)
+"""
+
+
+@contextlib.contextmanager
+def forks(environment, what, package):
+    """The same as `runner`, in forks of a process that has imported a package."""
+    command, pipe = [str(python_of(environment, what)), "-c", SERVER, package], subprocess.PIPE
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as server,
+    ):
+        out, error = (pathlib.Path(folder, name) for name in ("out", "error"))
+
+        def run(script: str, *arguments: object) -> str:
+            words = [script, list(map(str, arguments)), str(out), str(error)]
+            print(json.dumps(words), file=server.stdin, flush=True)
+            assert server.stdout.readline() == "0\n", error.read_text()
+            return out.read_text()
+
+        yield run
 
 
 @contextlib.contextmanager
