@@ -9,7 +9,8 @@ import logloom as ll
 from logloom.errors import UsageError
 from logloom.io.beam import ReadFrom, WriteTo
 from logloom.io.storage.store import Store
-from tests.io.beam.test_write import BLOCKS, FORMATS, SCHEMA, finish, rows, stored, wanted
+from tests.io.beam.steps import finish
+from tests.io.beam.test_write import BLOCKS, FORMATS, SCHEMA, rows, stored, wanted
 
 pytestmark = pytest.mark.engines
 
@@ -45,9 +46,9 @@ def test_a_store_that_fails_loses_nothing(store, bucket):
     options = store.storage_options
     one, two = f"{bucket}/one", f"{bucket}/two"
     store.faults.share = 0.1
-    with beam.Pipeline("DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         _ = pipeline | beam.Create(BLOCKS) | WriteTo(one, "parquet", SCHEMA, storage_options=options)
-    with beam.Pipeline("DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         reading = ReadFrom(one, storage_options=options)
         _ = pipeline | reading | WriteTo(two, "zarr", SCHEMA, storage_options=options)
     store.faults.share = 0.0

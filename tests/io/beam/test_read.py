@@ -5,14 +5,12 @@ import json
 import pickle
 import re
 import shutil
-from collections import Counter, defaultdict
+from collections import Counter
 
 import apache_beam as beam
 import fsspec
 import numpy as np
 import pytest
-from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
-from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.display import DisplayData
 
@@ -34,6 +32,8 @@ from logloom.recipe import Recipe
 from logloom.schema import ColumnType, Schema
 from tests.absent import needs, outputs_present, present
 from tests.cases import case
+from tests.io.beam.steps import read_here, tracked
+from tests.tier import by_tier
 
 FORMATS = present("bags", "l5kit", "lance", "parquet", "table", "tar", "zarr")
 OUTPUTS = outputs_present("""
@@ -56,18 +56,6 @@ def root(logs_of, root_of):
 
 def noted(name, block):
     FOUND.append((name, block))
-
-
-def read(**transforms):
-    """The blocks that each transform reads, in row order; all by one pipeline."""
-    FOUND.clear()
-    with beam.Pipeline() as pipeline:
-        for name, transform in transforms.items():
-            _ = pipeline | name >> transform | f"note {name}" >> beam.Map(lambda b, name=name: noted(name, b))
-    found = defaultdict(list)
-    for name, block in FOUND:
-        found[name].append(block)
-    return {name: sorted(found[name], key=lambda b: (b.log_id, int(b.timestamp[0]))) for name in transforms}
 
 
 def partitions_of(blocks):
@@ -96,23 +84,6 @@ def plain(root, tmp_path_factory):
         return folder
 
     return copied
-
-
-def read_here(transform):
-    """What a pipeline would read, by its steps alone, which is quicker; in row order."""
-    reader, blocks = pickle.loads(pickle.dumps(transform._reader)), []
-    step = reading._ReadShare(reader)
-    for place in transform._named_places():
-        for dataset in reader.datasets(place):
-            for share in pickle.loads(pickle.dumps([*reader.shares(dataset)])):
-                for part in step.split(share, step.initial_restriction(share)):
-                    blocks += step.process(share, tracked(part)[0])
-    return sorted(blocks, key=lambda block: (block.log_id, int(block.timestamp[0])))
-
-
-def tracked(restriction):
-    tracker = ThreadsafeRestrictionTracker(OffsetRestrictionTracker(restriction))
-    return RestrictionTrackerView(tracker), tracker
 
 
 def test_columns_and_rows_are_chosen_when_the_pipeline_is_made(root):
@@ -154,7 +125,7 @@ class TestEveryFormat:
         units = [entry for _, entry in entries_of(store, manifest.logs) if entry.output == name]
         counts = {(unit.log_id, unit.partition): unit.rows for unit in units if unit.rows}
         assert len(counts) > 4
-        found = [read(one=one)["one"], read_here(small)]
+        found = [read_here(one), read_here(small)]
         for blocks in found:
             assert digests_of_rows(blocks, source.schema) == wanted
             assert partitions_of(blocks) == counts
@@ -168,7 +139,7 @@ class TestEveryFormat:
         parts = {(log.log_id, part.name): part.rows for log in source.logs() for part in log.parts}
         if name in ("l5kit", "table", "zarr"):  # these datasets have logs alone
             parts = {(log.log_id, ""): log.record.rows for log in source.logs()}
-        for blocks in (read(one=one)["one"], read_here(small)):
+        for blocks in (read_here(one), read_here(small)):
             assert digests_of_rows(blocks, source.schema) == wanted
             assert partitions_of(blocks) == parts
 
@@ -178,11 +149,12 @@ class TestEveryFormat:
             filters += ["ego.speed > 11", "ego.speed > 11 for 300ms"]
             filters += ["ego.speed * 2 - 11 > 11 and timestamp >= '2020-01-01'"]
         for place, more in ((root, {"output": name}), (plain(name), {})):
-            for where in filters:
+            rows_of_all = len(logloom.open(place, **more))
+            for where in filters[FORMATS.index(name) % 2 :: by_tier(2, 1)]:
                 with case(place, where):
                     blocks = read_here(ReadFrom(place, where=where, max_bytes=5000, **more))
                     wanted = logloom.open(place, where=where, **more).index
-                    assert 0 < len(wanted) < len(logloom.open(place, **more))
+                    assert 0 < len(wanted) < rows_of_all
                     rows = list(zip(wanted["log_id"], wanted["timestamp"], strict=True))
                     assert stamps_of(blocks) == rows
                     assert len(set(map(numbered, blocks))) == len(blocks)
@@ -347,7 +319,7 @@ def test_pipelines_show_what_is_read(root, plain):
     assert shown["columns"] == "ego.speed"
     assert str(root) in shown["place"]
     assert one.default_label() == "ReadFrom"
-    pipeline = beam.Pipeline()
+    pipeline = beam.Pipeline("FnApiRunner")
     first = pipeline | ReadFrom(root)
     second = pipeline | "second" >> ReadFrom(root, max_bytes=1000)
     assert first.element_type is second.element_type is Block
@@ -373,11 +345,11 @@ def test_many_places_make_no_larger_pipeline(plain):
     needs("zarr")
 
     def steps(count):
-        pipeline = beam.Pipeline()
+        pipeline = beam.Pipeline("FnApiRunner")
         _ = pipeline | ReadFrom([plain("zarr")] * count)
         return len(pipeline.to_runner_api().components.transforms)
 
-    assert steps(1000) == steps(2)
+    assert steps(100) == steps(2)
 
 
 def test_a_root_is_read_in_one_version(root, plain):

@@ -1,7 +1,6 @@
 """Blocks of anybody's pipeline as datasets of each format: the same contract for all.
 
-`finish` does what `WriteTo` does, step by step, so that steps can be repeated and fail; a few tests wire them
-into a real pipeline.
+`finish` does what `WriteTo` does, step by step; a few tests wire the steps into a real pipeline.
 """
 
 import dataclasses
@@ -30,6 +29,7 @@ from logloom.io.storage.store import Store
 from logloom.schema import STRING, ColumnType, Schema
 from tests.absent import needs, present
 from tests.files import files_in
+from tests.io.beam.steps import finish
 from tests.tier import by_tier
 
 SCHEMA = Schema(
@@ -43,6 +43,8 @@ SCHEMA = Schema(
 FORMATS = present("table", "zarr", "parquet", "tar", "bags", "lance")
 _FAILURES = by_tier(check=6, nightly=60)
 MARKS = {"bags": "000000/_written.json"}
+PLACES = ("disk", "objects")
+PLACED = by_tier([*zip(FORMATS, itertools.cycle(PLACES))], [*itertools.product(FORMATS, PLACES)])
 
 
 def rows(log_id, partition, stamps, first=0):
@@ -71,30 +73,6 @@ def cut(blocks, at):
     for block in blocks:
         for start, stop in itertools.pairwise([0, *(n for n in at if n < len(block)), len(block)]):
             yield dataclasses.replace(block, columns=block.take(slice(start, stop)), first_row=start)
-
-
-def finish(written, blocks, repeat=None):
-    """What a runner does with a `WriteTo`; `repeat`: a random.Random that has steps done twice."""
-    dataset = written._dataset
-
-    def do(step, *arguments):
-        if repeat is not None and repeat.random() < 0.4:
-            step(*arguments)
-        return step(*arguments)
-
-    pieces = {}
-    for block in blocks:
-        for log_id, entry in do(lambda block=block: list(dataset.stage_block(block))):
-            pieces.setdefault(log_id, []).append(entry)
-    planned = [unit for log in pieces.items() for unit in dataset.plan_units(*log)]
-    units = [made for unit in planned for made in do(lambda unit=unit: list(dataset.make_unit(unit)))]
-    files = [
-        made for task in dataset.tasks(units) for made in do(lambda task=task: list(dataset.write_file(task)))
-    ]
-    mark = do(dataset.claim, units, files)
-    for moves in do(lambda: list(dataset.moves(mark))):
-        do(dataset.place.move, moves)
-    return do(dataset.finish, mark, [])
 
 
 def stored(place, **options):
@@ -186,8 +164,7 @@ def test_no_rows_make_a_dataset_without_rows_or_an_error(tmp_path, form):
         assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("place", ["disk", "objects"])
+@pytest.mark.parametrize(("form", "place"), PLACED)
 def test_a_run_that_fails_anywhere_and_is_repeated_makes_what_an_undisturbed_one_makes(
     tmp_path, monkeypatch, form, place
 ):
@@ -240,8 +217,7 @@ def test_a_run_that_meets_its_own_result_keeps_it(tmp_path, form):
     assert sorted(os.listdir(tmp_path)) == ["one"]
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("place", ["disk", "objects"])
+@pytest.mark.parametrize(("form", "place"), PLACED)
 def test_of_two_pipelines_into_one_place_one_fails_and_nothing_of_the_other_is_lost(tmp_path, form, place):
     uri = str(tmp_path / "one") if place == "disk" else f"memory://{tmp_path.name}/one"
     one, two = (WriteTo(uri, form, SCHEMA) for _ in range(2))
@@ -480,7 +456,7 @@ def test_a_format_that_maps_values_maps_them_once(tmp_path):
 
 
 def test_a_pipeline_writes_counts_and_describes(tmp_path):
-    pipeline = beam.Pipeline("DirectRunner")
+    pipeline = beam.Pipeline("FnApiRunner")
     writing = WriteTo(tmp_path / "one", "parquet", SCHEMA, {"row_group_bytes": 1000})
     written = pipeline | beam.Create(list(cut(BLOCKS, [2]))[::-1]) | writing
     size = 0
@@ -507,7 +483,7 @@ def _display_items(transform):
 
 
 def test_windowed_input_is_put_into_one_window_and_unbounded_input_refused(tmp_path):
-    with beam.Pipeline("DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         windowed = (
             pipeline
             | beam.Create(BLOCKS)
@@ -516,7 +492,7 @@ def test_windowed_input_is_put_into_one_window_and_unbounded_input_refused(tmp_p
         )
         written = windowed | WriteTo(tmp_path / "one", "parquet", SCHEMA)
         assert_that(written | beam.Map(lambda one: one.rows), equal_to([15]))
-    pipeline = beam.Pipeline("DirectRunner")
+    pipeline = beam.Pipeline("FnApiRunner")
     stream = pipeline | test_stream.TestStream()
     stream.is_bounded = False
     with pytest.raises(UsageError, match="the input is unbounded"):
@@ -527,7 +503,7 @@ def test_a_block_that_does_not_fit_ends_the_pipeline_with_its_place(tmp_path):
     bad = dataclasses.replace(BLOCKS[0], columns={**BLOCKS[0].columns, "speed": np.zeros(4)})
     with (
         pytest.raises(Exception, match=r"log b, partition p0, column speed: float64, the schema has float32"),
-        beam.Pipeline("DirectRunner") as pipeline,
+        beam.Pipeline("FnApiRunner") as pipeline,
     ):
         pipeline | beam.Create([bad]) | WriteTo(tmp_path / "one", "parquet", SCHEMA)
     assert not (tmp_path / "one").exists()

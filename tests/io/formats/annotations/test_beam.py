@@ -13,6 +13,7 @@ from logloom.io.beam import WriteTo
 from logloom.io.formats.annotations import AnnotationReader, ReadFromAnnotations, WriteToAnnotations
 from logloom.io.formats.annotations.format import FORMAT
 from tests.files import files_in
+from tests.io.beam.steps import finish
 from tests.io.formats.annotations.making import SCHEMA, assemble, make_block, options, part, stage, store_at
 
 
@@ -23,7 +24,7 @@ def test_blocks_in_any_order_make_the_file_that_a_build_makes(tmp_path):
     expected, _ = assemble(store, units)
     blocks = [part(block, a, b) for block in logs for a, b in itertools.pairwise([0, 7, 12, 20])][::-1]
     folder = tmp_path / "written"
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         written = pipeline | beam.Create(blocks) | WriteToAnnotations(folder, SCHEMA, options())
         assert_that(written | beam.Map(lambda one: one.uri), equal_to([str(folder / "annotations/all.json")]))
     found = files_in(folder)
@@ -41,7 +42,7 @@ def test_infos_read_in_beam_are_those_of_the_file(tmp_path):
     store = store_at(tmp_path)
     folder, _ = assemble(store, stage(store, make_block(9)))
     path = folder / "annotations/all.json"
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         blocks = pipeline | ReadFromAnnotations(str(path), max_bytes=20_000)
         rows = blocks | beam.FlatMap(
             lambda block, schema: [block.row(i, schema)["data_info"] for i in range(len(block))],
@@ -57,8 +58,8 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path, transform):
     store = store_at(tmp_path)
     folder, _ = assemble(store, stage(store, make_block(3)))
     before = files_in(folder)["annotations/all.json"]
-    with pytest.raises(Exception, match="there is a dataset already"), beam.Pipeline("DirectRunner") as p:
-        p | beam.Create([make_block(4)]) | transform(folder, SCHEMA, options())
+    with pytest.raises(UsageError, match="there is a dataset already"):
+        finish(transform(folder, SCHEMA, options()), [make_block(4)])
     assert files_in(folder)["annotations/all.json"] == before
 
 
@@ -77,19 +78,15 @@ def test_a_file_of_no_rows_is_named_after_all(tmp_path):
 
 
 def test_an_image_of_another_dataset_is_not_passed_off_as_ours(tmp_path):
-    with beam.Pipeline("DirectRunner") as pipeline:
-        pipeline | beam.Create([make_block(3)]) | WriteToAnnotations(tmp_path / "one", SCHEMA, options())
+    finish(WriteToAnnotations(tmp_path / "one", SCHEMA, options()), [make_block(3)])
     image = next(
         name for name in files_in(tmp_path / "one") if not name.startswith(("annotations/", "_written"))
     )
     other = tmp_path / "two" / image
     other.parent.mkdir(parents=True)
     other.write_bytes(b"another")
-    with (
-        pytest.raises(Exception, match=f"{image}: another dataset's file"),
-        beam.Pipeline("DirectRunner") as p,
-    ):
-        p | beam.Create([make_block(3)]) | WriteToAnnotations(tmp_path / "two", SCHEMA, options())
+    with pytest.raises(UsageError, match=f"{image}: another dataset's file"):
+        finish(WriteToAnnotations(tmp_path / "two", SCHEMA, options()), [make_block(3)])
 
 
 def test_two_files_at_once_never_overwrite_each_other_s_images(tmp_path):

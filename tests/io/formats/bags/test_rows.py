@@ -1,11 +1,9 @@
-"""Rows of blocks as datapoints of bags: through the writer, the reader, the format and Beam."""
+"""Rows of blocks as datapoints of bags: through the writer, the reader, the format and steps of Beam."""
 
 import pickle
 
-import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.testing.util import assert_that
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +13,7 @@ from logloom.io.formats.bags import BagsReader, BagsWriter, ReadFromBags, WriteT
 from logloom.io.formats.bags.format import FORMAT
 from logloom.io.formats.interface import UnitContext
 from logloom.schema import BYTES, STRING, ColumnType, Schema
+from tests.io.beam.steps import finish, read_here
 from tests.io.formats.rows import (
     TYPES,
     assert_equal_values,
@@ -185,8 +184,7 @@ def test_blocks_in_any_order_become_the_folder_that_one_writer_makes(tmp_path):
     schema = schema_of(TYPES[::6])
     block = random_block(schema, 9, 0)
     write(tmp_path / "expected", [block], schema)
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        pipeline | beam.Create(cut(block, [2, 3, 7])[::-1]) | WriteToBags(str(tmp_path / "out"), schema)
+    finish(WriteToBags(str(tmp_path / "out"), schema), cut(block, [2, 3, 7])[::-1])
     folder = tmp_path / "out" / "000000"
     found = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert found.pop("_written.json")
@@ -194,22 +192,16 @@ def test_blocks_in_any_order_become_the_folder_that_one_writer_makes(tmp_path):
     assert {path.parent for path in (tmp_path / "out").rglob("*") if path.is_file()} == {folder}
 
 
-def test_a_pipeline_reads_folders_as_blocks(tmp_path):
+def test_steps_of_a_pipeline_read_folders_as_blocks(tmp_path):
     schema = schema_of(TYPES[::6])
     for n in range(2):
         write(tmp_path / str(n), [random_block(schema, 4, n, log_id=f"log{n}")], schema)
-
-    def check(blocks):
-        found = sorted(blocks, key=lambda block: (block.log_id, block.first_row))
-        assert {block.log_id for block in found} == {"log0", "log1"}
-        for n in range(2):
-            own = [block for block in found if block.log_id == f"log{n}"]
-            expected = random_block(schema, 4, n, log_id=f"log{n}")
-            assert digests(own, schema) == digests([expected], schema)
-
     uris = [str(tmp_path / str(n)) for n in range(2)]
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        assert_that(pipeline | ReadFromBags(uris, schema, max_bytes=20_000), check)
+    found = read_here(ReadFromBags(uris, schema, max_bytes=20_000))
+    assert {block.log_id for block in found} == {"log0", "log1"}
+    for n in range(2):
+        own = [block for block in found if block.log_id == f"log{n}"]
+        assert digests(own, schema) == digests([random_block(schema, 4, n, log_id=f"log{n}")], schema)
 
 
 def test_a_generation_that_there_is_not_is_refused(tmp_path):

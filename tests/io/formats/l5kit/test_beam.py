@@ -4,7 +4,6 @@ import pickle
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.testing.util import assert_that, equal_to
 
 import logloom.io.formats.l5kit
 from logloom.blocks import Block
@@ -13,6 +12,7 @@ from logloom.io.formats.l5kit import ChunkedDataset, ReadFromL5Kit, WriteToL5Kit
 from logloom.io.formats.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.formats.l5kit.reader import L5KitReader
 from tests.files import files_in
+from tests.io.beam.steps import finish
 from tests.io.formats.l5kit.making import OPTIONS, PERIOD, assemble, make_rows, stage
 
 
@@ -25,9 +25,7 @@ def test_blocks_in_any_order_make_the_dataset_that_a_build_makes(store, tmp_path
     expected, _ = assemble(store, [u for block in logs for u in stage(store, block, [7])])
     blocks = [part for block in logs for part in cut(block, [0, 7, 12, 20])][::-1]
     path = tmp_path / "written.zarr"
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
-        written = pipeline | beam.Create(blocks) | WriteToL5Kit(path, MAPPED_SCHEMA, OPTIONS, PERIOD)
-        assert_that(written | beam.Map(lambda one: one.uri), equal_to([str(path)]))
+    assert finish(WriteToL5Kit(path, MAPPED_SCHEMA, OPTIONS, PERIOD), blocks).uri == str(path)
     found = files_in(path)
     assert found.pop("_written.json")
     assert found == files_in(expected)
@@ -36,7 +34,7 @@ def test_blocks_in_any_order_make_the_dataset_that_a_build_makes(store, tmp_path
 
 def test_a_dataset_pipes_into_another_one(store, tmp_path):
     folder, _ = assemble(store, [u for log in "ab" for u in stage(store, make_rows(9, log_id=log), [4])])
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         blocks = pipeline | ReadFromL5Kit(folder, max_bytes=3000)
         blocks | WriteToL5Kit(tmp_path / "copy.zarr", MAPPED_SCHEMA, OPTIONS, PERIOD)
     original, copy = ChunkedDataset(folder).open(), ChunkedDataset(tmp_path / "copy.zarr").open()
@@ -47,8 +45,7 @@ def test_a_dataset_pipes_into_another_one(store, tmp_path):
 
 
 def test_no_blocks_make_an_empty_dataset(tmp_path):
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
-        pipeline | beam.Create([make_rows(0)]) | WriteToL5Kit(tmp_path / "none.zarr", MAPPED_SCHEMA, OPTIONS)
+    finish(WriteToL5Kit(tmp_path / "none.zarr", MAPPED_SCHEMA, OPTIONS), [make_rows(0)])
     assert len(ChunkedDataset(tmp_path / "none.zarr").open().frames) == 0
 
 

@@ -8,6 +8,7 @@ import logloom as ll
 from logloom.blocks import Block
 from logloom.io.beam import ReadFrom, WriteTo
 from tests.files import files_in
+from tests.io.beam.steps import finish, read_here
 from tests.io.formats.lerobot.making import SCHEMA, STEP, assemble, make_block, options
 
 
@@ -20,7 +21,7 @@ def test_blocks_in_any_order_make_the_dataset_that_a_build_makes(tmp_path):
         for start, stop in itertools.pairwise([0, 5, 12])
     ]
     place = tmp_path / "one"
-    with beam.Pipeline("DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         _ = (
             pipeline
             | beam.Create(blocks[::-1])
@@ -30,8 +31,7 @@ def test_blocks_in_any_order_make_the_dataset_that_a_build_makes(tmp_path):
     assert found.pop("_written.json")
     assert found == files_in(expected)
     reading = ReadFrom(place, columns=["observation.state"])
-    with beam.Pipeline("DirectRunner") as pipeline:
-        _ = pipeline | reading | WriteTo(tmp_path / "two", "parquet", reading.schema)
+    finish(WriteTo(tmp_path / "two", "parquet", reading.schema), read_here(reading))
     rows, again = ll.open(place, columns=["observation.state"]), ll.open(tmp_path / "two")
     assert len(rows) == len(again) == 24
     for row, other in zip(rows, again, strict=True):

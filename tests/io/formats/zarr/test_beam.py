@@ -4,13 +4,13 @@ import itertools
 
 import apache_beam as beam
 import pytest
-from apache_beam.testing.util import assert_that, equal_to
 
 import logloom.io.formats.zarr
 from logloom.errors import UsageError
 from logloom.io.formats.zarr import ReadFromZarr, WriteToZarr, ZarrOptions
 from logloom.schema import ColumnType, Schema
 from tests.files import files_in
+from tests.io.beam.steps import finish
 from tests.io.formats.zarr.making import SCHEMA, assemble, make_block, part, stage
 
 
@@ -22,9 +22,7 @@ def test_blocks_in_any_order_make_the_dataset_that_a_build_makes(store, tmp_path
     expected, _ = assemble(store, [u for block in logs() for u in stage(store, block, [7])])
     blocks = [part(block, a, b) for block in logs() for a, b in itertools.pairwise([0, 7, 12, 20])][::-1]
     path = tmp_path / "written.zarr"
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
-        written = pipeline | beam.Create(blocks) | WriteToZarr(path, SCHEMA)
-        assert_that(written | beam.Map(lambda one: one.uri), equal_to([str(path)]))
+    assert finish(WriteToZarr(path, SCHEMA), blocks).uri == str(path)
     found = files_in(path)
     assert found.pop("_written.json")
     assert found == files_in(expected)
@@ -33,7 +31,7 @@ def test_blocks_in_any_order_make_the_dataset_that_a_build_makes(store, tmp_path
 
 def test_a_dataset_pipes_into_another_one(store, tmp_path):
     folder, _ = assemble(store, [u for block in logs() for u in stage(store, block, [7])])
-    with beam.Pipeline(runner="DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         blocks = pipeline | ReadFromZarr(folder, max_bytes=3000)
         blocks | WriteToZarr(tmp_path / "copy.zarr", SCHEMA, ZarrOptions())
     found = files_in(tmp_path / "copy.zarr")
