@@ -18,6 +18,7 @@ import logloom as ll
 from logloom.errors import UsageError
 from logloom.io.arrow.columns import columns_of, raw_columns
 from logloom.io.formats.foreign import open_foreign
+from tests.tier import examples
 
 UNITS = ("s", "ms", "us", "ns")
 INTS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -239,7 +240,7 @@ def read_back(opened, wanted, order):
     return names
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(0.6))
 @given(
     columns(),
     columns(),

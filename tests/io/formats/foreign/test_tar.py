@@ -10,6 +10,7 @@ import webdataset
 import logloom as ll
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.formats.foreign import open_foreign
+from logloom.io.storage import braces
 from tests.cases import case
 
 
@@ -224,12 +225,13 @@ NO_SHARDS = [
     ("{train-000.tar,notes.txt}", "notes.txt.*doesn't end in"),
     ("{notes,more}.txt", "no such file or folder"),
     ("{train-000.tar,../x.tar}", "would be outside"),
-    ("train-{0000000..9999999}.tar", "more than 1000000 names"),
+    ("train-{000..100}.tar", "more than 100 names"),
 ]
 
 
-def test_braces_that_name_no_shards_are_refused(tmp_path):
+def test_braces_that_name_no_shards_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(braces, "_MAX_EXPANDED", 100)
     write(tmp_path / "train-000.tar", range(2))
-    for braces, said in NO_SHARDS:
-        with case(braces), pytest.raises(LogloomError, match=said):
-            open_foreign(f"{tmp_path}/{braces}")
+    for named, said in NO_SHARDS:
+        with case(named), pytest.raises(LogloomError, match=said):
+            open_foreign(f"{tmp_path}/{named}")

@@ -24,6 +24,8 @@ from tests.files import files_in
 from tests.io.formats.l5kit.making import OPTIONS, PERIOD, assemble, differences, make_rows, stage
 from tests.tier import by_tier
 
+MOST_ROWS = by_tier(25, 60)
+
 
 @pytest.fixture
 def small_chunks(monkeypatch):
@@ -54,9 +56,9 @@ def test_a_dataset_gives_back_the_rows_it_was_made_of(store):
 
 
 @given(
-    num_rows=st.integers(1, 60),
-    cuts=st.sets(st.integers(1, 60), max_size=25),
-    block_cuts=st.sets(st.integers(1, 60), max_size=10),
+    num_rows=st.integers(1, MOST_ROWS),
+    cuts=st.sets(st.integers(1, MOST_ROWS), max_size=MOST_ROWS // 3),
+    block_cuts=st.sets(st.integers(1, MOST_ROWS), max_size=MOST_ROWS // 6),
     seed=st.integers(0, 5),
 )
 def test_units_and_blocks_cut_anywhere_give_the_same_bytes(

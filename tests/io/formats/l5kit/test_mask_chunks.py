@@ -17,6 +17,9 @@ from logloom.io.storage.store import Store
 from tests.datasets.l5kit.scenes_made import make_dataset, slow_mask
 from tests.files import files_in
 from tests.io.formats.l5kit.making import OPTIONS, assemble, differences, make_rows, stage
+from tests.tier import by_tier
+
+LONGEST = by_tier(9, 20)  # scenes, in frames
 
 
 @pytest.fixture
@@ -39,8 +42,8 @@ def with_masks(*probabilities):
 
 
 @given(
-    lengths=st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any),
-    cuts=st.sets(st.integers(1, 20), max_size=6),
+    lengths=st.lists(st.integers(0, LONGEST), min_size=1, max_size=4).filter(any),
+    cuts=st.sets(st.integers(1, LONGEST), max_size=by_tier(3, 6)),
     seed=st.integers(0, 2**32),
 )
 def test_units_cut_anywhere_carry_the_mask_of_their_whole_scenes(

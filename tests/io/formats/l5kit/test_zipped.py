@@ -1,3 +1,4 @@
+import dataclasses
 import multiprocessing
 import pickle
 import shutil
@@ -64,8 +65,9 @@ def _sums(dataset, queue):
     queue.put([float(dataset.agents[n::7]["centroid"].sum()) for n in range(5)])
 
 
-def test_processes_that_were_forked_read_one_archive_side_by_side(tmp_path):
-    rows = random_structs(np.random.default_rng(0), AGENTS.dtype, 45_000)
+def test_processes_that_were_forked_read_one_archive_side_by_side(tmp_path, monkeypatch):
+    monkeypatch.setitem(ARRAYS, "agents", dataclasses.replace(ARRAYS["agents"], chunk_rows=200))
+    rows = random_structs(np.random.default_rng(0), AGENTS.dtype, 450)
     made = ChunkedDataset(tmp_path / "x.zarr").initialize()
     made.agents.append(rows)
     path = shutil.make_archive(str(tmp_path / "x.zarr"), "zip", tmp_path / "x.zarr")
