@@ -15,7 +15,9 @@ import logloom.datasets
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.foreign import open_foreign
 from tests.absent import needs
+from tests.cases import case
 from tests.forking import command
+from tests.tier import by_tier
 
 from .conftest import rows_of
 
@@ -141,10 +143,11 @@ KEPT = [
 ]
 
 
-@FORMATS
-@pytest.mark.parametrize(("values", "attributes"), KEPT)
-def test_values_and_types_are_those_that_xarray_gives(tmp_path, values, attributes, zarr_format):
-    assert check(write(tmp_path / "x", zarr_format, values, attributes))
+def test_values_and_types_are_those_that_xarray_gives(tmp_path):
+    for number, (values, attributes) in enumerate(KEPT):
+        for zarr_format in by_tier([2 + number % 2], [2, 3]):
+            with case(values, attributes, zarr_format):
+                assert check(write(tmp_path / f"{number}-{zarr_format}", zarr_format, values, attributes))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import xarray
 import zarr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logloom.datasets
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.foreign import open_foreign
+from tests.tier import examples
 
 from .conftest import rows_of
 
@@ -168,6 +169,7 @@ def test_a_group_in_an_object_store_reads_equally(tmp_path):
     np.testing.assert_array_equal([row["pose"] for row in rows], before)
 
 
+@settings(max_examples=examples(0.5))
 @given(st.data())
 def test_any_arrays_come_back_as_they_were_written(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("zarr") / "x.zarr"

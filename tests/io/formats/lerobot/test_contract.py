@@ -9,14 +9,15 @@ from tests.io.formats.lerobot import test_video as video
 from tests.io.formats.lerobot.test_splits import split_up, with_splits
 
 
-class TestLeRobot(AssembledContract):
+class TestLeRobotWithSplits(AssembledContract):
     format = LeRobotFormat()
     options = making.options()
-    schema = making.SCHEMA
+    schema = with_splits(making.SCHEMA)
     period = making.STEP
 
     def make_block(self, schema, rows, seed):
-        return making.make_block(rows, seed)
+        block = making.make_block(rows, seed)
+        return split_up(block, ["train"] * 4 + ["val", "", ""] + ["val"] * rows)
 
 
 class TestLeRobotWithVideo(AssembledContract):
@@ -27,12 +28,3 @@ class TestLeRobotWithVideo(AssembledContract):
 
     def make_block(self, schema, rows, seed):
         return dataclasses.replace(video.make_block(rows, seed, "car/drive"), partition="p3")
-
-
-class TestLeRobotWithSplits(TestLeRobot):
-    schema = with_splits(making.SCHEMA)
-
-    def make_block(self, schema, rows, seed):
-        return split_up(
-            super().make_block(schema, rows, seed), ["train"] * 4 + ["val", "", ""] + ["val"] * rows
-        )

@@ -16,6 +16,7 @@ from logloom.io.formats.table.read import range_reader
 from logloom.io.storage import files
 from logloom.testing.processes import in_fork
 from tests.io.formats.table.making import assert_rows_equal, drive, labels
+from tests.tier import by_tier
 
 ON = ["log_id", "timestamp"]
 
@@ -36,7 +37,7 @@ def read_some(loader, positions):
     return rows, batch["ego.position"]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", by_tier(["fork"], ["fork", "spawn"]))
 def test_a_loader_that_was_used_serves_worker_processes(table, method):
     root, rows = table
     loader = tt.row_loader(tt.read_index(f"{root}/t"))
