@@ -15,7 +15,7 @@ REPOSITORY = pathlib.Path(__file__).parent.parent.parent
 @pytest.fixture(scope="session")
 def zarr2():
     """Runs a script under zarr 2 as the original L5Kit uses it, with arguments; gives its standard output."""
-    with forks(".venv-zarr2", "zarr 2", "zarr") as run:
+    with forks(".venv-zarr2", "zarr 2", "import zarr") as run:
         yield run
 
 
@@ -23,7 +23,7 @@ def zarr2():
 def granular(request):
     """Runs a script under granular 0.17 or 0.24, with arguments; has `.version`, "17" or "24"."""
     version = request.param
-    with forks(f".venv-granular{version}", f"granular 0.{version}", "granular") as run:
+    with forks(f".venv-granular{version}", f"granular 0.{version}", "import granular") as run:
         run.version = version
         yield run
 
@@ -50,8 +50,8 @@ def runner(environment, what):
 
 
 SERVER = """
-import importlib, json, os, signal, sys
-importlib.import_module(sys.argv[1])
+import json, os, signal, sys
+exec(sys.argv[1])
 for line in sys.stdin:
     script, arguments, *files = json.loads(line)
     child = os.fork()
@@ -69,9 +69,9 @@ exec(script)
 
 
 @contextlib.contextmanager
-def forks(environment, what, package):
-    """The same as `runner`, in forks of a process that has imported a package."""
-    command, pipe = [str(python_of(environment, what)), "-c", SERVER, package], subprocess.PIPE
+def forks(environment, what, imports):
+    """The same as `runner`, in forks of a process that has run some imports."""
+    command, pipe = [str(python_of(environment, what)), "-c", SERVER, imports], subprocess.PIPE
     with (
         tempfile.TemporaryDirectory() as folder,
         subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as server,

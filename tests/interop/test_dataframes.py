@@ -11,11 +11,13 @@ import pytest
 
 from logloom.blocks import Ragged
 from logloom.datasets import open as open_dataset
+from logloom.recipe import Recipe
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.testing.rows import random_block
 from tests.forking import pages_environment
 from tests.interop.conftest import REPOSITORY
 from tests.pages import blocks
+from tests.pipelines.conftest import QUICK
 
 SCHEMA = Schema(
     {
@@ -45,7 +47,7 @@ def save(found):
 def show(means):
     print(json.dumps([means.log_id, means.ego__speed, means.count]))
 
-with beam.Pipeline() as pipeline:
+with beam.Pipeline("FnApiRunner") as pipeline:
     frame = to_dataframe(pipeline | beam.Create(blocks) | to_rows(schema))
     means = frame.groupby("log_id")[["ego__speed", "count"]].mean()
     to_pcollection(means, include_indexes=True) | beam.Map(show)
@@ -69,8 +71,15 @@ def env():
 
 
 @pytest.fixture(scope="module")
-def computed(env, tmp_path_factory):
-    """The blocks, the means by log, and the columns of blocks of the dataframe's rows."""
+def root(logs_of, root_of):
+    """A version with the column that the page reads."""
+    text = QUICK.format(folder=logs_of(2, 2), rows=20, outputs="{tar: {}}", more="")
+    return root_of(Recipe.from_yaml(text.replace("{speed:", "{ego.speed:")))
+
+
+@pytest.fixture(scope="module")
+def computed(env, tmp_path_factory, root):
+    """The blocks, the means by log, the columns of blocks of rows of a dataframe, lines of the page."""
     folder = tmp_path_factory.mktemp("dataframes")
     given = [random_block(SCHEMA, 30, seed, log_id) for seed, log_id in enumerate("ab")]
     for block in given:
@@ -78,13 +87,18 @@ def computed(env, tmp_path_factory):
         speeds[7] = np.nan
         block.columns["ego.speed"][:] = speeds
     (folder / "given").write_bytes(pickle.dumps((SCHEMA, given)))
-    printed = run([sys.executable, "-c", SCRIPT, "given", "found"], folder, env)
-    means = {log: numbers for log, *numbers in map(json.loads, printed.splitlines())}
-    return given, means, pickle.loads((folder / "found").read_bytes())
+    (folder / "demo").mkdir()
+    (folder / "demo/dataset").symlink_to(root)
+    (shown,) = (block.text for block in blocks("docs/beam.md") if "pandas" in block.title)
+    program = f"{SCRIPT}\nfrom logloom.io.beam import ReadFrom\n{shown}"
+    printed = run([sys.executable, "-c", program, "given", "found"], folder, env)
+    lines = printed.splitlines()
+    means = {log: numbers for log, *numbers in map(json.loads, lines[: len(given)])}
+    return given, means, pickle.loads((folder / "found").read_bytes()), lines[len(given) :]
 
 
 def test_means_by_log_are_those_of_numpy(computed):
-    given, means, _ = computed
+    given, means, *_ = computed
     assert means.keys() == {"a", "b"}
     for block in given:
         speed, count = block.columns["ego.speed"], block.columns["count"]
@@ -92,7 +106,7 @@ def test_means_by_log_are_those_of_numpy(computed):
 
 
 def test_rows_of_a_dataframe_become_the_blocks_that_they_came_from(computed):
-    given, _, found = computed
+    given, _, found, _ = computed
     for block in given:
         columns = found[block.log_id]
         assert columns.keys() == block.columns.keys()
@@ -106,12 +120,10 @@ def test_rows_of_a_dataframe_become_the_blocks_that_they_came_from(computed):
             assert repr(other.tolist()) == repr(values.tolist()), name  # NaN is equal to NaN
 
 
-def test_the_example_of_the_page_prints_the_mean_of_each_log(env, tmp_path):
-    run(["logloom", "demo", "--to", "demo"], tmp_path, pages_environment())
-    (shown,) = (block.text for block in blocks("docs/beam.md") if "pandas" in block.title)
-    program = f"import apache_beam as beam\nfrom logloom.io.beam import ReadFrom\n{shown}"
-    printed = dict(line.split() for line in run([sys.executable, "-c", program], tmp_path, env).splitlines())
-    rows = open_dataset(f"{tmp_path}/demo/dataset", columns=["ego.speed"])
+def test_the_example_of_the_page_prints_the_mean_of_each_log(computed, root):
+    *_, lines = computed
+    printed = dict(line.split() for line in lines)
+    rows = open_dataset(root, columns=["ego.speed"])
     for log in ("drive-00", "drive-01"):
         speeds = [row["ego.speed"] for row in rows if row["log_id"] == log]
         np.testing.assert_allclose(float(printed[log]), np.mean(speeds))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import pathlib
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,12 +10,11 @@ import webdataset
 import xarray
 
 import logloom.io.formats.table as tt
-from logloom.demo import demo_recipe, make_drives
+from logloom.demo import demo_recipe
 from logloom.io.catalog.manifest import entries_of, read_manifest
 from logloom.io.formats.zarr import ZarrReader
 from logloom.io.storage.store import Store
 from logloom.recipe import Recipe
-from tests.pipelines.conftest import build_at
 from tests.pipelines.nights.test_real_logs import example
 
 OUTPUTS = ("table", "bags", "tar", "zarr")
@@ -34,28 +32,27 @@ print(json.dumps([[row["log_id"], row["timestamp"], *(digest(row[n]) for n in na
 """
 
 
-def drive_recipe(folder):
-    make_drives(folder / "logs", seconds=2)
-    text = demo_recipe(folder / "logs")
+def drive_recipe(logs):
+    text = demo_recipe(logs)
     text = text[: text.index("\noutputs:")] + "\noutputs: {table: {}, bags: {}, tar: {}, zarr: {}}\n"
     return Recipe.from_yaml(text + "partition: {rows: 10}\n")
 
 
 @pytest.fixture(scope="module", params=["drive", "tilt_laser"])
-def version(request, tmp_path_factory):
+def version(request, logs_of, root_of):
     """The root and the view of a version in all four formats, and names of columns of arrays in it."""
-    folder = tmp_path_factory.mktemp(request.param)
     if request.param == "drive":
-        recipe = drive_recipe(folder)
+        recipe = drive_recipe(logs_of(2, 2))
     else:
         log = request.getfixturevalue("shared_data") / "logs" / "tilt_laser.bag"
         outputs = {name: {} for name in OUTPUTS}
         recipe = example("tilt_laser", log, outputs=outputs, partition={"rows": 100})
-    built = build_at(recipe, folder / "root")
-    schema = ZarrReader(f"{built.view}/zarr/all.zarr").schema
+    root = root_of(recipe)
+    view = root / "v00000001"
+    schema = ZarrReader(view / "zarr" / "all.zarr").schema
     arrays = [name for name, ctype in schema.columns.items() if ctype.kind == "array" and ctype.shape]
     assert len(arrays) >= 2
-    return folder / "root", pathlib.Path(built.view), arrays
+    return root, view, arrays
 
 
 def digest(value):

@@ -6,7 +6,7 @@ import pytest
 from logloom.resample.deskew import deskewed
 from logloom.resample.frame_tree import FOUND, Extrapolation, FrameTree, TransformTable
 from logloom.resample.poses import poses_of
-from tests.interop.conftest import runner
+from tests.interop.conftest import forks
 
 SWEEP, STEP = 100_000_000, 1_000_000  # ns
 SCRIPT = """
@@ -22,7 +22,8 @@ np.save(sys.argv[2], np.asarray(move(cloud, asked["times"], asked["motion"])))
 
 @pytest.fixture(scope="session")
 def kiss():
-    return runner(".venv-kiss", "kiss-icp 1.3")
+    with forks(".venv-kiss", "kiss-icp 1.3", "from kiss_icp.pybind import kiss_icp_pybind") as run:
+        yield run
 
 
 def screw(speed, rate, seconds):
