@@ -1,14 +1,14 @@
 """Records of logs in pages: read lazily, shared by versions, proven, and a function of the records alone."""
 
 import dataclasses
+import os
 import pickle
-import subprocess
-import sys
+import time
 
 import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError
@@ -17,8 +17,9 @@ from logloom.io.catalog.page_merge import GONE, merge_records, write_records
 from logloom.io.catalog.pages import LogRecord, is_border, page_file, read_page, table_of
 from logloom.io.catalog.records import LogRecords
 from logloom.io.storage.store import Store
-from tests.conftest import REPOSITORY
+from logloom.testing.processes import in_fork
 from tests.files import flip
+from tests.tier import examples
 
 
 def record(number: int, **changes) -> LogRecord:
@@ -130,6 +131,7 @@ def pages_around(logs: LogRecords, log_id: str) -> set[str]:
 NIGHT = st.dictionaries(st.integers(0, 60), st.sampled_from(["new", "gone", "kept"]), min_size=0, max_size=20)
 
 
+@settings(max_examples=examples(0.5))
 @given(nights=st.lists(NIGHT, min_size=1, max_size=6))
 def test_after_any_nights_the_pages_are_those_of_the_records_alone(tmp_path_factory, nights):
     with pytest.MonkeyPatch.context() as patch:
@@ -243,21 +245,16 @@ def test_a_page_of_other_logs_than_the_manifest_says_is_refused(store):
 
 
 def test_pages_are_read_by_no_thread_that_outlives_the_read(store):
-    script = f"""
-import os, time, pyarrow.parquet
-from logloom.io.catalog.page_merge import write_records
-from logloom.io.storage.store import Store
-from tests.io.catalog.test_records import record
-from logloom.io.catalog.records import LogRecords
-store = Store.at({str(store.local)!r})
-logs = write_records(store, [record(n) for n in range(6000)])
-assert len(logs.pages) > 1
-before = os.listdir("/proc/self/task")
-LogRecords(store, logs.pages).columns("rows", "log_id")
-assert sum(one.rows for one in LogRecords(store, logs.pages)) == sum(range(6000))
-until = time.monotonic() + 60  # a thread that was joined is listed until the system has removed it
-while set(os.listdir("/proc/self/task")) - set(before):
-    assert time.monotonic() < until
-    time.sleep(0.01)
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=REPOSITORY)
+    logs = write_records(store, [record(n) for n in range(6000)])
+    assert len(logs.pages) > 1
+
+    def threads_after_reading():
+        before = os.listdir("/proc/self/task")
+        LogRecords(store, logs.pages).columns("rows", "log_id")
+        assert sum(one.rows for one in LogRecords(store, logs.pages)) == sum(range(6000))
+        until = time.monotonic() + 60  # a joined thread is listed until the system has removed it
+        while (left := set(os.listdir("/proc/self/task")) - set(before)) and time.monotonic() < until:
+            time.sleep(0.01)
+        return left
+
+    assert not in_fork(threads_after_reading)  # where Arrow has no threads yet

@@ -251,7 +251,8 @@ def test_a_schema_that_is_no_json_is_refused(schema):
         JsonDecoder(TopicInfo("/topic", "toy", "json", "jsonschema", schema, 0, 0, 0))
 
 
-def test_a_schema_that_unfolds_absurdly_is_refused():
+def test_a_schema_that_unfolds_absurdly_is_refused(monkeypatch):
+    monkeypatch.setattr("logloom.io.logs.messages.json.MAX_FIELDS", 1000)
     definitions = {
         f"l{i}": {"type": "object", "properties": {n: {"$ref": f"#/$defs/l{i + 1}"} for n in "ab"}}
         for i in range(40)

@@ -153,21 +153,18 @@ def texts(tmp_path_factory):
     return root, rows
 
 
-@pytest.fixture(params=["small", "some large", "close", "in short runs"])
-def limits(request, monkeypatch):
-    """Such that what is small, close to each other, and read in one call differs."""
-    limits = {
-        "small": (99, 0, 99),
-        "some large": (40, 0, 99),
-        "close": (99, 30, 99),
-        "in short runs": (50, 30, 3),
-    }
-    for name, limit in zip(("LARGE_BYTES", "LOCAL_WASTE", "JOINED"), limits[request.param], strict=True):
+# Such that what is small, close to each other, and read in one call differs.
+LIMITS = st.sampled_from([(99, 0, 99), (40, 0, 99), (99, 30, 99), (50, 30, 3)])
+
+
+def limit(monkeypatch, limits):
+    for name, limit in zip(("LARGE_BYTES", "LOCAL_WASTE", "JOINED"), limits, strict=True):
         monkeypatch.setattr(large_chunks, name, limit)
 
 
-@given(positions=st.lists(st.integers(0, 19), min_size=1, max_size=30))
-def test_a_batch_of_lone_texts_holds_what_its_rows_hold(texts, limits, positions):
+@given(limits=LIMITS, positions=st.lists(st.integers(0, 19), min_size=1, max_size=30))
+def test_a_batch_of_lone_texts_holds_what_its_rows_hold(texts, monkeypatch, limits, positions):
+    limit(monkeypatch, limits)
     root, rows = texts
     loader = tt.row_loader(tt.read_index(str(root)))
     found = loader.get_many(positions)
@@ -196,10 +193,11 @@ def test_a_batch_of_many_files_keeps_few_of_them_open(tmp_path, monkeypatch):
     assert max(most) < 10
 
 
-@given(data=st.data(), name=st.sampled_from(["jpeg", "note"]))
+@given(data=st.data(), limits=LIMITS, name=st.sampled_from(["jpeg", "note"]))
 def test_a_damaged_lone_text_gives_the_same_value_or_an_error_in_rows_and_batches(
-    data, texts, limits, name, tmp_path_factory
+    data, texts, monkeypatch, limits, name, tmp_path_factory
 ):
+    limit(monkeypatch, limits)
     root = tmp_path_factory.mktemp("damaged") / "table"
     shutil.copytree(texts[0], root)
     (blob,) = root.rglob(f"{name}.blob")
