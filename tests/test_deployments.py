@@ -13,13 +13,12 @@ import subprocess
 import sys
 
 import pytest
-import typer
 import yaml
 
-from logloom.cli import commands
 from logloom.demo import demo_recipe, make_drives
 from tests.absent import ABSENT, needs, present
 from tests.conftest import REPOSITORY
+from tests.parsing import parse
 
 DEPLOY = REPOSITORY / "examples/deploy"
 LOGLOOM = pathlib.Path(sys.executable).parent / "logloom"
@@ -82,10 +81,7 @@ def test_every_file_has_a_command_line_that_is_looked_at():
 
 @pytest.mark.parametrize(("place", "words"), FOUND, ids=[place for place, _ in FOUND])
 def test_the_command_takes_the_line_as_it_stands(place, words):
-    command = typer.main.get_command(commands())
-    with command.make_context("logloom", list(words)) as context:
-        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        found.make_context(name, rest, parent=context)  # parses, and runs nothing
+    parse(words)
 
 
 @pytest.fixture

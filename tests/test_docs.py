@@ -8,7 +8,6 @@ import sys
 import tomllib
 
 import pytest
-import typer
 import yaml
 
 from logloom.cli import commands
@@ -17,6 +16,7 @@ from logloom.errors import RecipeError
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as recipe_yaml
 from tests.pages import PAGES, REPOSITORY, blocks, names_of, run_page
+from tests.parsing import parse
 
 DOCS = REPOSITORY / "docs"
 LANGUAGES = {"sh", "python", "yaml", "toml", "json", "csv", "text"}
@@ -118,10 +118,7 @@ def test_the_command_takes_the_lines_that_are_only_shown(place, line):
     words.whitespace_split = True
     ours = list(iter(lambda: next(words, ";"), ";"))
     ours = ours[: next((number for number, word in enumerate(ours) if set(word) <= set("|&;<>")), None)]
-    command = typer.main.get_command(commands())
-    with command.make_context("logloom", ours) as context:
-        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        found.make_context(name, rest, parent=context)  # parses, and runs nothing
+    parse(ours)
 
 
 @pytest.mark.parametrize("page", PAGES)

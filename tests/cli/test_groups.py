@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from logloom.cli import commands
 from logloom.cli.options.groups import takes_groups
+from tests.parsing import command
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,7 @@ def test_help_shows_a_group_where_it_stands_without_what_a_command_does_not_offe
 
 
 def options_of(name):
-    command = typer.main.get_command(commands()).commands[name]
-    return {parameter.name: parameter.help for parameter in command.params}
+    return {parameter.name: parameter.help for parameter in command().commands[name].params}
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import json
 import pytest
 import typer
 
-from logloom.cli import commands, verbs
+from logloom.cli import verbs
 from logloom.errors import UsageError
 from logloom.io.catalog.tags import read_tags
 from logloom.io.storage.store import Store
 from logloom.pipelines.versions.tag import tag
 from tests.cases import case
+from tests.parsing import command
 from tests.pipelines.roots import commit_version
 
 # Each command with what it wants beside a root.
@@ -43,10 +44,14 @@ def root(tmp_path):
     return store
 
 
+def logloom(*arguments):
+    command()(list(map(str, arguments)), prog_name="logloom", standalone_mode=False)
+
+
 def refused(*arguments):
     """The message that a command ends by."""
     with pytest.raises((UsageError, typer.BadParameter)) as error:
-        commands()(list(map(str, arguments)), prog_name="logloom", standalone_mode=False)
+        logloom(*arguments)
     return str(error.value)
 
 
@@ -121,67 +126,69 @@ def test_each_verb_refuses_each_wrong_place_as_wrong_usage(tmp_path, root, monke
     known = {name.partition(" ")[0] for name in (*OF_LOGS, *OF_DATASETS)}
     assert known | {"demo"} >= set(verbs())  # a new verb joins the tables
     for table, places in ((OF_LOGS, NO_LOG), (OF_DATASETS, NO_DATASET)):
-        for (command, arguments), (place, problem) in itertools.product(table.items(), places.items()):
-            if command.partition(" ")[0] not in verbs() or (table is OF_LOGS and place == "drive.yaml"):
+        for (name, arguments), (place, problem) in itertools.product(table.items(), places.items()):
+            if name.partition(" ")[0] not in verbs() or (table is OF_LOGS and place == "drive.yaml"):
                 continue
             words = [str(tmp_path / place) if word == "PLACE" else word for word in arguments]
-            with case(command, place):
-                assert f"{tmp_path / place}: {problem}" in refused(command.partition(" ")[0], *words)
+            with case(name, place):
+                assert f"{tmp_path / place}: {problem}" in refused(name.partition(" ")[0], *words)
     for verb in ("info", "doctor"):
         assert "drive.yaml: is a recipe, no log; " in refused(verb, tmp_path / "drive.yaml")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["drive.yaml", "logs", "root"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["diff", "ROOT", "1"], "one version of ROOT: name two, or compare ROOT@1 with its parent"),
-        (["diff", "ROOT", "gold"], "one version of ROOT: name two, or compare ROOT@gold with its parent"),
-        (["diff", "ROOT", "1", "2", "3"], "not more"),
-        (["diff", "ROOT@1"], "version 1 has no parent; name two versions"),
-        (["rollback", "ROOT"], "name the version to go back to, as in ROOT@1"),
-        (["rollback", "ROOT@1", "2"], "ROOT@1 and 2: two versions; give one"),
-        (["rollback", "ROOT", "7"], "no version '7'; there are 1, 2, gold"),
-        (["tag", "ROOT", "7"], "can't be a tag: it names a version already"),
-        (["tag", "ROOT", "gold"], "'gold' names version 1; use --move to move it"),
-        (["tag", "ROOT", "silver", "--delete"], "no version has the tag 'silver'; there is only gold"),
-        (
-            ["drop", "ROOT", "tram"],
-            "version 2 has no log 'tram'; `logloom versions ROOT --logs 100` lists logs",
-        ),
-        (["drop", "ROOT", "car", "tram", "--undo"], "version 2 has no log 'tram'"),
-        (
-            ["versions", "ROOT", "--log", "tram"],
-            "no version has a log 'tram'; `logloom versions ROOT",
-        ),
-        (["gc", "ROOT", "--grace", "long"], "'long' is not a duration; write it like 7d"),
-        (["gc", "ROOT", "--keep-last", "9" * 30], "Input should be less than or equal to 100000000"),
-        (["gc", "ROOT", "--keep-daily", "9" * 30], "Input should be less than or equal to 100000000"),
-        (["gc", "ROOT", "--no-keep-tags"], "needs --keep-last or --keep-daily"),
-        (["purge", "ROOT"], "name logs (--log LOG_ID), or times of logs (--rows LOG:FROM..TO)"),
-        (["purge", "ROOT", "--log", "tram"], "no version has 'tram'; `logloom versions ROOT --logs 100`"),
-        (["purge", "ROOT", "--log", ""], "no version has ''"),
-        (["purge", "ROOT", "--rows", "car"], "expected LOG:FROM..TO"),
-        (["verify", "ROOT", "--sample", "some"], "expected all, or sample:0.05"),
-        (["tag", "ROOT", "gold", "--delete", "--move"], "--move: --delete removes tags; leave out one"),
-        (["status", "ROOT", "--timeout", "0"], "--timeout: it goes with --wait"),
-        (["status", "ROOT", "-q"], "--quiet: it goes with --wait"),
-        (["status", "ROOT", "--wait", "--last", "1"], "--last: --wait shows the builds that it waits for"),
-        (["versions", "ROOT", "--log", "car", "--since", "1"], "--since: it goes with a list of versions"),
-        (["versions", "ROOT", "--logs", "1", "--last", "1"], "--last: it goes with a list of versions"),
-        (["versions", "ROOT", "--logs", "1", "--log", "car"], "--log: it shows one log, and --logs lists"),
-        (["stats", "ROOT", "--by", "time"], "--by: it goes with --splits"),
-        (
-            ["stats", "ROOT", "--splits", "--split", "a"],
-            "--split: --splits counts logs and rows of all",
-        ),
-        (["stats", "ROOT", "--splits", "--gap", "0"], "--gap: it shapes the splits that --by makes"),
-        (["stats", "ROOT", "--splits", "--where", "x > 1"], "--where: it goes with --by"),
-    ],
-)
-def test_what_makes_no_sense_is_said_with_a_way_out(root, arguments, problem):
-    said = refused(*(argument.replace("ROOT", root.uri) for argument in arguments))
-    assert problem.replace("ROOT", root.uri) in said
+# By arguments, the problem.
+NO_SENSE = [
+    (["diff", "ROOT", "1"], "one version of ROOT: name two, or compare ROOT@1 with its parent"),
+    (["diff", "ROOT", "gold"], "one version of ROOT: name two, or compare ROOT@gold with its parent"),
+    (["diff", "ROOT", "1", "2", "3"], "not more"),
+    (["diff", "ROOT@1"], "version 1 has no parent; name two versions"),
+    (["rollback", "ROOT"], "name the version to go back to, as in ROOT@1"),
+    (["rollback", "ROOT@1", "2"], "ROOT@1 and 2: two versions; give one"),
+    (["rollback", "ROOT", "7"], "no version '7'; there are 1, 2, gold"),
+    (["tag", "ROOT", "7"], "can't be a tag: it names a version already"),
+    (["tag", "ROOT", "gold"], "'gold' names version 1; use --move to move it"),
+    (["tag", "ROOT", "silver", "--delete"], "no version has the tag 'silver'; there is only gold"),
+    (
+        ["drop", "ROOT", "tram"],
+        "version 2 has no log 'tram'; `logloom versions ROOT --logs 100` lists logs",
+    ),
+    (["drop", "ROOT", "car", "tram", "--undo"], "version 2 has no log 'tram'"),
+    (
+        ["versions", "ROOT", "--log", "tram"],
+        "no version has a log 'tram'; `logloom versions ROOT",
+    ),
+    (["gc", "ROOT", "--grace", "long"], "'long' is not a duration; write it like 7d"),
+    (["gc", "ROOT", "--keep-last", "9" * 30], "Input should be less than or equal to 100000000"),
+    (["gc", "ROOT", "--keep-daily", "9" * 30], "Input should be less than or equal to 100000000"),
+    (["gc", "ROOT", "--no-keep-tags"], "needs --keep-last or --keep-daily"),
+    (["purge", "ROOT"], "name logs (--log LOG_ID), or times of logs (--rows LOG:FROM..TO)"),
+    (["purge", "ROOT", "--log", "tram"], "no version has 'tram'; `logloom versions ROOT --logs 100`"),
+    (["purge", "ROOT", "--log", ""], "no version has ''"),
+    (["purge", "ROOT", "--rows", "car"], "expected LOG:FROM..TO"),
+    (["verify", "ROOT", "--sample", "some"], "expected all, or sample:0.05"),
+    (["tag", "ROOT", "gold", "--delete", "--move"], "--move: --delete removes tags; leave out one"),
+    (["status", "ROOT", "--timeout", "0"], "--timeout: it goes with --wait"),
+    (["status", "ROOT", "-q"], "--quiet: it goes with --wait"),
+    (["status", "ROOT", "--wait", "--last", "1"], "--last: --wait shows the builds that it waits for"),
+    (["versions", "ROOT", "--log", "car", "--since", "1"], "--since: it goes with a list of versions"),
+    (["versions", "ROOT", "--logs", "1", "--last", "1"], "--last: it goes with a list of versions"),
+    (["versions", "ROOT", "--logs", "1", "--log", "car"], "--log: it shows one log, and --logs lists"),
+    (["stats", "ROOT", "--by", "time"], "--by: it goes with --splits"),
+    (
+        ["stats", "ROOT", "--splits", "--split", "a"],
+        "--split: --splits counts logs and rows of all",
+    ),
+    (["stats", "ROOT", "--splits", "--gap", "0"], "--gap: it shapes the splits that --by makes"),
+    (["stats", "ROOT", "--splits", "--where", "x > 1"], "--where: it goes with --by"),
+]
+
+
+def test_what_makes_no_sense_is_said_with_a_way_out(root):
+    for arguments, problem in NO_SENSE:
+        with case(*arguments):
+            said = refused(*(argument.replace("ROOT", root.uri) for argument in arguments))
+            assert problem.replace("ROOT", root.uri) in said
     assert read_tags(root) == {"gold": 1}
 
 
@@ -196,7 +203,7 @@ def test_an_empty_folder_to_build_into_is_refused_as_elsewhere(tmp_path):
 
 
 def test_what_is_guessed_of_purge_and_gc_works(root, capsys):
-    commands()(["purge", root.uri, "car", "--dry-run", "--json"], prog_name="logloom", standalone_mode=False)
+    logloom("purge", root.uri, "car", "--dry-run", "--json")
     assert json.loads(capsys.readouterr().out)["logs"] == ["car"]
-    commands()(["gc", root.uri, "--keep", "1", "--no-keep-tags"], prog_name="logloom", standalone_mode=False)
+    logloom("gc", root.uri, "--keep", "1", "--no-keep-tags")
     assert "version 1: removed" in capsys.readouterr().out

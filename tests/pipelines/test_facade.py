@@ -4,14 +4,13 @@ import inspect
 import pathlib
 
 import pytest
-import typer
 
 import logloom as ll
-from logloom.cli import commands
 from logloom.demo import demo_recipe, make_drives
 from logloom.pipelines import commands as facade
 from logloom.pipelines.build.build import build as run_build
 from logloom.pipelines.plan.plan import plan_build
+from tests.parsing import command
 
 IN_PYTHON_ONLY = {"runner", "on_message", "storage_options"}  # the options of engines are values of `runner`
 
@@ -47,7 +46,7 @@ def test_a_plain_folder_is_copied_from_the_version_or_converted(output, copied, 
 def test_keywords_are_the_options_of_the_command(name):
     options = {
         opt.lstrip("-").replace("-", "_")
-        for one in typer.main.get_command(commands()).commands[name].params
+        for one in command().commands[name].params
         for opt in [*one.opts, one.name]
     }
     positional = {"recipe"} if name in ("plan", "build") else set()
