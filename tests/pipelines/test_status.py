@@ -36,6 +36,11 @@ from tests.pipelines.conftest import build_at
 ELSEWHERE = {"host": "elsewhere", "boot": "another", "namespace": "pid:[1]"}
 
 
+@pytest.fixture(scope="session")
+def drive(quick_drive):
+    return quick_drive
+
+
 @pytest.fixture
 def plan(drive, tmp_path):
     return plan_build(drive.recipe(), str(tmp_path / "root"))

@@ -30,6 +30,11 @@ def test_any_error_after_a_commit_says_that_the_version_is_committed(error, said
     assert str(raised.value).startswith(said)
 
 
+@pytest.fixture(scope="session")
+def drive(quick_drive):
+    return quick_drive
+
+
 def lost_after(monkeypatch, error, forget=False):
     """Lets jobs run to their end, then fail as an engine does that is lost."""
     run = job._run

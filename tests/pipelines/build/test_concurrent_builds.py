@@ -23,6 +23,11 @@ from logloom.transforms.build import run_note
 from logloom.transforms.build.run_note import Announced
 
 
+@pytest.fixture(scope="session")
+def drive(quick_drive):
+    return quick_drive
+
+
 @pytest.fixture(scope="module")
 def job(drive, tmp_path_factory):
     return plan_build(drive.recipe(), str(tmp_path_factory.mktemp("beside") / "root")).job

@@ -78,6 +78,11 @@ def without_nothing(said):
     return [without_nothing(one) for one in said] if isinstance(said, list) else said
 
 
+@pytest.fixture(scope="session")
+def drive(quick_drive):
+    return quick_drive
+
+
 @pytest.fixture
 def plan(drive, tmp_path):
     return plan_build(drive.recipe(), str(tmp_path / "root"), limit=1)
