@@ -34,7 +34,7 @@ def archive(tmp_path):
 
 def planned(archive, more="", column="{topic: /can, field: speed}", **choices):
     text = f"name: t\nlogs: ['logs/*.mcap']\nclock: {{rate: 10}}\ncolumns:\n  speed: {column}\n"
-    text += "outputs: {table: {}}\nvanished: drop\n"
+    text += "outputs: {tar: {}}\nvanished: drop\n"
     return plan_build(Recipe.from_yaml(text + more), str(archive / "root"), base=str(archive), **choices)
 
 

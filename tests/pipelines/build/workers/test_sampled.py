@@ -42,7 +42,7 @@ def planned(
     archive: pathlib.Path, *more: str, root: str = "root", sample: int | None = 2, **choices
 ) -> BuildPlan:
     lines = "name: t\nlogs: [logs/*.mcap]\nclock: {rate: 10}\ncolumns:\n  speed: {topic: /can, field: speed"
-    column, outputs = choices.pop("column", ""), choices.pop("outputs", "table: {}")
+    column, outputs = choices.pop("column", ""), choices.pop("outputs", "tar: {}")
     text = f"{lines}{column}}}\noutputs: {{{outputs}}}\n" + "".join(more)
     recipe = Recipe.from_yaml(text, source="drive.yaml")
     return plan_build(recipe, str(archive / root), base=str(archive), sample=sample, **choices)
@@ -90,7 +90,7 @@ def test_a_table_says_the_splits_of_logs_that_workers_open_too(archive, monkeypa
     pa.csv.write_csv(table, str(archive / "drives.csv"))
     text = (
         "name: t\nlogs: {table: drives.csv, uri: path, split: part}\nclock: {rate: 10}\n"
-        "columns:\n  speed: {topic: /can, field: speed}\noutputs: {table: {}}\n"
+        "columns:\n  speed: {topic: /can, field: speed}\noutputs: {tar: {}}\n"
     )
     recipe = Recipe.from_yaml(text, source="drive.yaml")
     for root, sample in (("all", None), ("some", 2)):
@@ -389,7 +389,7 @@ def test_a_command_whose_workers_find_no_log_changed_is_up_to_date_for_all_who_a
         write_log(archive / f"logs/more-{number:02}.mcap", topics)
     text = "name: t\nlogs: [logs/*.mcap]\nclock: {rate: 10}\nhash: full\ncolumns:\n"
     (archive / "drive.yaml").write_text(
-        f"{text}  speed: {{topic: /can, field: speed}}\noutputs: {{table: {{}}}}\n"
+        f"{text}  speed: {{topic: /can, field: speed}}\noutputs: {{tar: {{}}}}\n"
     )
     root, events = str(archive / "root"), tmp_path / "events.jsonl"
     ask = ["build", str(archive / "drive.yaml"), "--to", root, "--json", "--openlineage", str(events)]
