@@ -16,11 +16,19 @@ from tests.pipelines.conftest import build_at, digests
 PEAK = "  ego.peak: {topic: /odom, field: twist.twist.linear.x, resample: max, window: [-500ms, 0ms]}\n"
 
 
-def recipe_of(drive, table: str, columns: str = "", rows: str = "") -> Recipe:
-    text = drive.text[: drive.text.index("\noutputs:")].replace("columns:\n", f"columns:\n{columns}")
-    if rows:
-        text = text[: text.index("\nrows:")] + f"\nrows: {rows}\n"
-    return Recipe.from_yaml(f"{text}\noutputs:\n  table: {table}\npartition: {{rows: 20}}\n")
+COLUMNS = """\
+  ego.position: {topic: /odom, field: pose.pose.position, resample: linear}
+  ego.speed: {topic: /odom, field: twist.twist.linear.x, resample: mean, window: [-500ms, 0ms]}
+  camera.front: {topic: /cam/front/compressed, field: data, resample: nearest, tolerance: 50ms}
+  lidar.points: {topic: /lidar/top, as: "points[x,y,z,intensity]", resample: nearest, tolerance: 60ms}
+"""
+ROWS = "{require: [ego.position, camera.front, lidar.points]}"
+
+
+def recipe_of(drive, table: str, columns: str = "", rows: str = ROWS) -> Recipe:
+    head = drive.text[: drive.text.index("columns:")]
+    text = f"{head}columns:\n{columns}{COLUMNS}rows: {rows}\n"
+    return Recipe.from_yaml(f"{text}outputs:\n  table: {table}\npartition: {{rows: 20}}\n")
 
 
 def blobs(root: pathlib.Path) -> dict[pathlib.Path, tuple[int, int]]:
