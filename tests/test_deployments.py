@@ -87,7 +87,7 @@ def test_the_command_takes_the_line_as_it_stands(place, words):
 @pytest.fixture
 def data(tmp_path):
     needs("tar", "l5kit")
-    make_drives(tmp_path / "drives", seconds=4)
+    make_drives(tmp_path / "drives", seconds=1)
     (tmp_path / "recipe.yaml").write_text(demo_recipe("drives"))
     return tmp_path
 

@@ -140,26 +140,31 @@ def without_view(root, tmp_path):
     return tmp_path / "root"
 
 
+@pytest.fixture(scope="module")
+def bare(every, tmp_path_factory):
+    return without_view(every[0], tmp_path_factory.mktemp("bare"))
+
+
 @pytest.mark.parametrize(
     "place", ["", "@1", "@latest", "/v00000001", "/v00000001/table", "/v00000001/table/all"]
 )
-def test_a_built_table_opens_by_its_root_with_or_without_a_view(every, place, tmp_path):
+def test_a_built_table_opens_by_its_root_with_or_without_a_view(every, bare, place):
     root, view = every
     index = tt.read_index(f"{view}/table/all")
     assert tt.read_index(f"{root}{place}").equals(index)
-    bare = tt.read_index(f"{without_view(root, tmp_path)}{place}", where="`ego.speed` >= 0", logs=[LOG])
+    found = tt.read_index(f"{bare}{place}", where="`ego.speed` >= 0", logs=[LOG])
     seen = index[(index["ego.speed"] >= 0) & (index.log_id == LOG)]
-    loader = pickle.loads(pickle.dumps(tt.row_loader(bare, check=True)))
+    loader = pickle.loads(pickle.dumps(tt.row_loader(found, check=True)))
     expected = tt.row_loader(seen)
     assert len(loader) == len(seen) > 10
     for position in (0, 7, len(seen) - 1):
-        for found, row in zip(
+        for one, row in zip(
             loader.get_rows(position, ".*", range(-15, 5), on_edge="drop"),
             expected.get_rows(position, ".*", range(-15, 5), on_edge="drop"),
             strict=True,
         ):
-            assert list(found) == list(row)
-            assert all(np.array_equal(found[name], row[name]) for name in row)
+            assert list(one) == list(row)
+            assert all(np.array_equal(one[name], row[name]) for name in row)
 
 
 def test_a_table_without_a_view_is_verified_and_its_parts_are_named(every, tmp_path):
