@@ -26,6 +26,8 @@ def missing_words(store: Store) -> str:
         if not parent.endswith(("/", "!")):  # a bucket, or an archive
             with contextlib.suppress(StorageError):
                 beside = Store.at(parent, store.options).names()
+        if name in beside:  # another process has made it since
+            return ""
         near = near_to(name.partition("@")[0], beside, most=0)
         return f"nothing is there{near or '; check the path'}"
     if store.local.exists():
@@ -36,6 +38,8 @@ def missing_words(store: Store) -> str:
     if missing.is_symlink():
         return f"{missing} is a link to a missing place; did its target move?"
     beside = sorted(path.name for path in missing.parent.iterdir()) if missing.parent.is_dir() else []
+    if missing.name in beside:  # another process has made it since
+        return ""
     near = near_to(missing.name.partition("@")[0], beside, most=0)
     where = "" if missing == store.local else f": {missing.parent} has no {missing.name!r}"
     return f"there is no such file or folder{where}{near or '; check the path'}"

@@ -26,3 +26,9 @@ def test_first_bytes_of_recordings_alone_are_read_to_find_one(tmp_path, monkeypa
     monkeypatch.setattr(manifest, "contents", lambda uri, *_: read.append(pathlib.Path(uri).name) or b"PAR1")
     assert of_other_kind(Store.at(str(tmp_path))) == ""
     assert read == ["b.mcap"]
+
+
+def test_a_place_that_appears_meanwhile_is_not_suggested_as_itself(monkeypatch):
+    lists = iter([[], ["root", "roof"]])
+    monkeypatch.setattr(Store, "names", lambda store: next(lists))
+    assert missing_words(Store.at("memory://bucket/root")) == ""
