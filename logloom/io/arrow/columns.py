@@ -1,4 +1,4 @@
-"""Conversion of Arrow columns, of Parquet files and Lance tables, to columns of logloom.
+"""Conversion of Arrow columns (Parquet, Lance) to columns of a dataset.
 
 Here: `columns_of` for types, `raw_columns` for values, and `typed_values` for values of known types.
 Elsewhere: opening files (logloom.io.formats), the inverse (arrays).

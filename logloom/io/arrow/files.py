@@ -1,4 +1,4 @@
-"""Open Parquet, Feather and CSV files with Arrow, for datasets, tables' indices and logs.
+"""Open Parquet, Feather and CSV files with Arrow.
 
 Here: `arrow_file`, and a check of names (`text_problems`).
 Elsewhere: their contents (columns, logloom.io.formats, logloom.io.logs.table_files).

@@ -1,4 +1,4 @@
-"""Images in Arrow tables in the layout of Hugging Face: a struct of `bytes` and `path`.
+"""Images in Arrow tables, laid out as in Hugging Face: structs of bytes and path.
 
 Here: `image_array`, `image_values`, and a check of columns.
 Elsewhere: the tables (layout).

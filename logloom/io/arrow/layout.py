@@ -1,4 +1,4 @@
-"""Rows as a plain Arrow table for any reader of Parquet or Lance; and back, bit by bit.
+"""Lossless conversion of rows to plain Arrow tables for Parquet and Lance.
 
 Here: `ArrowLayout`, `ImageOptions`, the base of options of such outputs, and `layout_problems`.
 Elsewhere: the arrays (arrays, columns), images (images), the files (logloom.io.formats).

@@ -1,4 +1,6 @@
-"""Files of Arrow tables that declare their columns' types, piece by piece: damaged ones can be left out.
+"""Datasets in Arrow files that declare column types, read piece by piece.
+
+Damaged pieces can be left out.
 
 Here: `TypedFiles`.
 Elsewhere: the rows of one file (reader), iterating the pieces (logloom.io.rows.inference.source),
