@@ -1,4 +1,4 @@
-"""Connectors for any Beam pipeline: datasets and logs as blocks of rows, and blocks as datasets.
+"""Connectors for Beam pipelines: transforms between datasets, logs and blocks.
 
 `ReadFrom` and `ReadAllFrom` read datasets, `ReadFromLogs` logs by a recipe; `GroupRows` makes blocks of loose
 rows, and `to_rows` rows of blocks; `WriteTo` writes a dataset. Formats are given by name, or as objects.

@@ -1,4 +1,4 @@
-"""Where `WriteTo` writes: a stage of its own for each run, and the place that one run claims.
+"""The staging folder of a run of `WriteTo`, and its claim of the final place.
 
 Here: `Place`, and the mark by which a run recognises its own result.
 Elsewhere: what is written (logloom.io.beam.write), files that appear whole (logloom.io.storage.store).

@@ -1,4 +1,4 @@
-"""Places and formats of datasets, as users name them: globs of datasets, and of the files of one."""
+"""Formats by name, and datasets at a URI or glob."""
 
 from __future__ import annotations
 

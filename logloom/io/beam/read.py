@@ -1,4 +1,4 @@
-"""Datasets as blocks: `ReadFrom`, and `ReadAllFrom` for places that a pipeline finds out.
+"""Datasets as blocks in Beam: `ReadFrom`, and `ReadAllFrom` for computed places.
 
 Elsewhere: what a place may be and its rows (logloom.datasets.opening), what workers read alone
 (`RowSource.shares`), the transforms named after formats (`beam.py` in each format's package), logs as blocks
