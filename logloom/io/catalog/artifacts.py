@@ -1,4 +1,4 @@
-"""Artifacts: which files and folders of a root the versions name, and what each kind of file needs.
+"""Artifacts: the files and folders of a root that its versions reference.
 
     logs/<digest><suffix>    called by the BLAKE3 of its bytes; a log's record names the digest
 

@@ -1,4 +1,4 @@
-"""Assembled outputs in a root: datasets made of many units, of own files and portions that versions share.
+"""Assembled outputs in a root: datasets of own files and shared portions.
 
     parts/zarr/<identity>/zarr.json                  of this version's dataset alone
     parts/zarr/<identity>/portions.json              which portions it has

@@ -1,4 +1,4 @@
-"""Entries: the records of finished units and portions, and of the units of each log.
+"""Entries: records of finished units and portions, and of each log's units.
 
 Here: these records, the units of a log as a sequence of them (`LogUnits`), and their files:
 

@@ -1,4 +1,4 @@
-"""Saved searches: intervals of logs that were found in a version, in files beside its manifest.
+"""Saved searches: intervals of a version's logs, in files beside its manifest.
 
     versions/intervals/00000007/hard_braking.parquet   a row for each interval; the search, as metadata
 

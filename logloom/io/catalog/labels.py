@@ -1,4 +1,4 @@
-"""Labels of a log: a root's own copy of the labels joined to rows, independent of their tables.
+"""Label files: a root's own copy of the labels joined to the rows of a log.
 
     logs/<digest>.labels     for one column of one log; the log's record names it
                              (logloom.io.catalog.log_tables)

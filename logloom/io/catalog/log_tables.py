@@ -1,4 +1,4 @@
-"""Facts about a log from tables beside it, as its record stores them: for outputs, and as labels.
+"""Facts about a log from tables beside it: host, index columns and labels.
 
 Here: `Catalogued`, and reading it from a record's text.
 Elsewhere: the tables themselves (logloom.recipe.log_table, logloom.io.labels.label_tables), records

@@ -1,4 +1,4 @@
-"""The digest of a manifest, in a file beside it: guards a version's root of trust against bit rot and slips.
+"""The digest of a manifest, in a file beside it, to detect accidental changes.
 
 Here: `versions/00000007.blake3`, one line as b3sum prints and checks it.
 Elsewhere: manifests, whose `parent_digest` is that of the version before (logloom.io.catalog.manifest).

@@ -1,4 +1,4 @@
-"""Counts of logs and rows of each split of a version, of whole logs or single rows.
+"""Counts of logs and rows by split, where whole logs or single rows are split.
 
 Elsewhere: records of logs (logloom.io.catalog.pages), the split of each row
 (logloom.datasets.splits.labels).
