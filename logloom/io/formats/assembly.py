@@ -1,4 +1,4 @@
-"""Assembly of one dataset from the stages of many partitions: what assembled formats have in common.
+"""Common parts of assembling one dataset from many staged units.
 
 Here: the order of units, which ranges of them make a file, and the verification of the result.
 Elsewhere: the interface (`AssembledFormat` in logloom.io.formats.interface), staged files

@@ -1,5 +1,4 @@
-"""Optional capabilities of formats: units that consist of portions, or point into other datasets; rows in
-sequences such as episodes.
+"""Protocols of optional capabilities: portions, references and sequences.
 
 Here: the protocol `PortionedFormat`, and the `Portion` that its writers get; the protocols
 `ReferringFormat`, of units that point elsewhere, and `ReferredFormat`, of the others; `SequencedFormat`.

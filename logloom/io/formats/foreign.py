@@ -1,4 +1,6 @@
-"""Foreign datasets, which logloom didn't build, as rows with a schema; see docs/convert.md.
+"""Foreign datasets, not built by logloom, as rows with a schema.
+
+See docs/convert.md.
 
 Here: `open_foreign`; the kinds of folders that can be opened for training and conversion: `kinds` and
 `kind_of`.

@@ -1,4 +1,4 @@
-"""Stages: a partition's rows as files from which a format assembles one dataset of many partitions.
+"""Stages: files of one partition's rows, from which a dataset is assembled.
 
 Here: `StagedFormat`, `StageWriter` and `StageReader`, which formats subclass; arrays in staged files, written
 by `StageWriter.put` and read by `read_entries`.

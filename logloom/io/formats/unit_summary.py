@@ -1,4 +1,4 @@
-"""The summary of a unit that its writer returns on closing, which is kept in the unit's entry.
+"""The summary of a unit, which its writer returns and its entry contains.
 
 Here: the fields of all formats (`Closed`), and `check_unit`, which validates an entry for a format.
 Elsewhere: writers (logloom.io.formats.interface), entries (logloom.io.catalog.entries).

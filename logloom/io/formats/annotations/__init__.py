@@ -1,4 +1,4 @@
-"""Annotation files of OpenMMLab 2.0: reading and writing them with the image and point files they refer to.
+"""Annotation files of OpenMMLab 2.0, with the image and point files they name.
 
 `AnnotationReader` yields the data infos of a file; `ReadFromAnnotations` and `WriteToAnnotations` are Beam
 transforms over blocks. OpenMMLab's own interface to such files is logloom.datasets.openmmlab.

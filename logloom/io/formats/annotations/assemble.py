@@ -1,4 +1,4 @@
-"""Assembly of the annotation file of a split from staged units: its plan, its bytes, and their verification.
+"""Assembly of a split's annotation file: plan, bytes and verification.
 
 Here: pure functions; one worker writes the file. The files that data infos refer to stay in their units.
 Elsewhere: staged units (stage), publishing files (the caller).

@@ -1,4 +1,6 @@
-"""Annotation files in Beam: `ReadFromAnnotations` and `WriteToAnnotations`, whose elements are blocks.
+"""Annotation files in Beam: `ReadFromAnnotations` and `WriteToAnnotations`.
+
+Elements are blocks.
 
 Elsewhere: the implementation that formats share (logloom.io.beam).
 """

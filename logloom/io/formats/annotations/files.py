@@ -1,4 +1,6 @@
-"""Annotation files of OpenMMLab 2.0: a dict with `metainfo` and `data_list` in JSON, YAML or a pickle.
+"""Annotation files of OpenMMLab 2.0: parsing JSON, YAML and pickles.
+
+Such a file contains a dict with `metainfo` and `data_list`.
 
 Here: reading such files, and lists of names, from any fsspec URI; joining paths as data sets name them.
 Elsewhere: the use of the data infos (logloom.datasets.openmmlab), writing files (stage, assemble).

@@ -1,4 +1,4 @@
-"""The output `annotations`: annotation files of OpenMMLab 2.0, assembled from the units of a split.
+"""The output `annotations`: annotation files of OpenMMLab 2.0, one per split.
 
 A unit holds the files that its data infos (OpenMMLab's records of samples) name, and the infos, staged.
 A version's view shows the named files unchanged, and one assembled annotation file for each split.

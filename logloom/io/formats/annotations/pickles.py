@@ -1,4 +1,4 @@
-"""Safe unpickling of annotation files: plain values, numpy arrays, dtypes and scalars only.
+"""Safe unpickling of annotation files, limited to plain and numpy values.
 
 Here: `loads`, which builds numpy's values itself from checked parts and refuses every other callable.
 Elsewhere: which files are pickles (logloom.io.formats.annotations.files).

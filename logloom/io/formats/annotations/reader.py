@@ -1,4 +1,4 @@
-"""Annotation files of OpenMMLab 2.0 as rows, written by logloom or by another tool.
+"""Rows of annotation files of OpenMMLab 2.0, from logloom or other tools.
 
 Here: `AnnotationReader`.
 Elsewhere: parsing the files (files), the interface that OpenMMLab's users know

@@ -1,4 +1,4 @@
-"""Staging of a partition for an annotation file: the writer and the reader of a staged unit.
+"""Writer and reader of a staged unit of an annotation file.
 
 A staged unit contains the files that its data infos refer to, `<column>/<log_id>/<timestamp>.<ext>`, as the
 view shows them; and `infos`, a line for each row: timestamp, the names of its files as JSON, the data info as

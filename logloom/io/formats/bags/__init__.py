@@ -1,4 +1,4 @@
-"""Bags: an implementation of the format of granular, under granular's names, and its use in pipelines.
+"""Bags: an implementation of granular's format with the same public names.
 
 As granular: `import logloom.io.formats.bags as granular`.
 

@@ -1,4 +1,4 @@
-"""Files and folders of bags: on disks, in object stores, in memory, behind path-like objects.
+"""Files and folders of bags: local, in object stores, in memory or path-like.
 
 Here: `open_file` (random access to the bytes of a file), `open_folder` (the files of a dataset, and
 publishing).

@@ -1,4 +1,6 @@
-"""Rows of bags that another tool wrote: a folder of bags, or folders 000000, 000001, … of them.
+"""Rows of bags that another tool wrote: in one folder, or in numbered folders.
+
+Numbered folders are named 000000, 000001, …
 
 Images and videos stay bytes, as in every row of logloom; sequences are lists. Conversions, which need types,
 read the same datapoints as `RawRows`.

@@ -1,4 +1,4 @@
-"""The output `bags`: its options in a recipe, and the writing and reading of its units.
+"""The output `bags`: options, and writing and reading of units.
 
 A unit is a folder of bags; in a version's view folders are numbered 000000, 000001, … as the shards of one
 dataset.

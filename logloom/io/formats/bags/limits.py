@@ -1,4 +1,4 @@
-"""Tables of limits in bag files of the library granular (not ROS bags): where each record ends.
+"""Tables of record limits in bag files of the library granular (not ROS bags).
 
 Here: `LimitsTable`; finding it (`find_ends`, `ends_of_idx`, `idx_beside`); checked ranges of records.
 Elsewhere: the records themselves (logloom.io.formats.bags.bag).

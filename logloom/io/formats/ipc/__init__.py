@@ -1,1 +1,4 @@
-"""Arrow IPC files of any origin, alone or as Hugging Face's `save_to_disk` writes them; read only."""
+"""Arrow IPC files of any origin, and datasets of Hugging Face; read only.
+
+Datasets of Hugging Face are those that `save_to_disk` of the package `datasets` writes.
+"""

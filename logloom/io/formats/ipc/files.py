@@ -1,4 +1,6 @@
-"""Arrow IPC files of any origin as rows: streams and files with a footer, such as Feather (version 2).
+"""Arrow IPC files of any origin as rows: streams, and files with a footer.
+
+Files with a footer include Feather (version 2).
 
 Here: `ArrowFiles`, and `ArrowFile`, the record batches of one file.
 Elsewhere: which files belong to a dataset, and types of its features (saved_datasets), Arrow's types as

@@ -1,4 +1,4 @@
-"""The layout of datasets that Hugging Face's package `datasets` saves by `save_to_disk`.
+"""The layout of datasets saved by `save_to_disk` of Hugging Face's `datasets`.
 
 Here: `files_by_split`, which files these are, and `declared` and `converted`, types that its features declare
 beyond those of Arrow.

@@ -1,4 +1,4 @@
-"""L5Kit datasets: four structured arrays in a zarr group, read and written as L5Kit does.
+"""L5Kit datasets: structured arrays of frames and agents in a zarr group.
 
 `ChunkedDataset` opens one; `ReadFromL5Kit` and `WriteToL5Kit` are Beam transforms over blocks.
 """

@@ -1,4 +1,4 @@
-"""Assembly of the L5Kit dataset of a split from staged units: its plan, its chunks, and their verification.
+"""Assembly of a split's L5Kit dataset: plan, chunks and verification.
 
 Here: pure functions; each chunk is made from the ranges of units it needs, by one worker, in any order.
 Elsewhere: staged units (stage), masks of agents (mask_chunks), publishing chunks (the caller).

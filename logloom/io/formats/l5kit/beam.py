@@ -1,4 +1,6 @@
-"""L5Kit datasets in Beam: `ReadFromL5Kit` and `WriteToL5Kit`, whose elements are blocks.
+"""L5Kit datasets in Beam: `ReadFromL5Kit` and `WriteToL5Kit`.
+
+Elements are blocks.
 
 Elsewhere: the implementation that formats share (logloom.io.beam).
 """

@@ -1,4 +1,4 @@
-"""`ChunkedDataset`: the four arrays of an L5Kit dataset, with the interface of the original.
+"""`ChunkedDataset`: an L5Kit dataset's four arrays, with L5Kit's interface.
 
 Elsewhere: one array (array_reader), building the arrays (stage, assemble), their types (dtypes).
 """

@@ -1,4 +1,4 @@
-"""The four structured arrays of an L5Kit dataset: their types, names, chunk sizes and labels.
+"""The structured arrays of L5Kit: dtypes, names, chunk sizes and labels.
 
 Intervals are half-open [start, stop) over the rows of another array of the same dataset. Times are int64
 nanoseconds since the Unix epoch, lengths metres, angles radians.

@@ -1,4 +1,4 @@
-"""Numbers from the fields of structs: `pose.position`, x and y of a point, several fields in a row, a yaw.
+"""Conversion of fields of structs to the numbers of L5Kit's fields.
 
 Here: types and values at dotted paths, whether they fill a field of L5Kit, and filling it.
 Elsewhere: which source fills which field (mapping).

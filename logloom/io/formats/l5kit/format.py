@@ -1,4 +1,4 @@
-"""L5Kit as a dataset format of the pipelines: units are staged, then assembled into one dataset per split."""
+"""The output `l5kit`: staged units, assembled into one L5Kit dataset per split."""
 
 from __future__ import annotations
 

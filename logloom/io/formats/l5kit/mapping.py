@@ -1,4 +1,4 @@
-"""Mapping of a recipe's columns to the frames, agents and traffic light faces of L5Kit.
+"""Mapping of columns to L5Kit's frames, agents and traffic light faces.
 
 Here: `plan_mapping` finds for every field the one source that fits, `RowMapping` applies it to blocks.
 Elsewhere: the options of a recipe (options), writing mapped rows (stage).

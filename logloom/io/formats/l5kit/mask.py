@@ -1,4 +1,6 @@
-"""Masks of agents: the number of frames that each agent is well visible before and after a frame.
+"""Masks of agents: counts of frames where an agent remains well visible.
+
+A mask has two counts for each agent of a frame: of frames before it, and of frames after it.
 
 Here: `compute_agents_mask` over a whole dataset, `mask_of_rows` over some of its agents, and what both need.
 Elsewhere: masks in datasets that are built (mask_chunks), masks kept for training (logloom.datasets.l5kit).

@@ -1,4 +1,6 @@
-"""Masks of agents stored in a dataset, where the original client looks for them: `agents_mask/0.5`.
+"""Masks of agents stored in a dataset, as arrays such as `agents_mask/0.5`.
+
+The original client finds them under these names.
 
 Here: making their chunks from staged units, opening and checking them.
 Elsewhere: the meaning of the counts (mask), the arrays that they belong to (assemble).

@@ -1,4 +1,4 @@
-"""Options of a recipe under `outputs.l5kit`, and the values that follow from them alone.
+"""Options of a recipe under `outputs.l5kit`, and values derived from them.
 
 Here: `L5KitOptions`, hosts, and the longest time between two frames of a scene.
 Elsewhere: mapping columns to the arrays (mapping).

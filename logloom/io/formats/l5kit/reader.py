@@ -1,4 +1,4 @@
-"""`L5KitReader`: the rows of an L5Kit dataset, one per frame, with its agents and lights.
+"""`L5KitReader`: one row per frame of an L5Kit dataset, with agents and lights.
 
 Elsewhere: the arrays, and conversion of frames to rows (rows).
 """

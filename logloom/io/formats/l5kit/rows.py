@@ -1,4 +1,6 @@
-"""Frames with their agents and lights as rows of a dataset: blocks with the columns of `MAPPED_SCHEMA`.
+"""Conversion of L5Kit frames, with agents and lights, to blocks.
+
+The blocks have the columns of `MAPPED_SCHEMA`.
 
 Here: conversion of structured arrays to blocks.
 Elsewhere: whole datasets (reader), the opposite conversion (mapping, stage), the arrays (chunked_dataset).

@@ -1,4 +1,4 @@
-"""New datasets from scenes of existing ones: concatenated, split, or with each scene cut short.
+"""Copies of L5Kit scenes as new datasets: concatenated, split or shortened.
 
 Here: `zarr_concat`, `zarr_split` and `zarr_scenes_chop`, with the interface of the original.
 Elsewhere: opening datasets (chunked_dataset), test sets with their ground truth

@@ -1,4 +1,4 @@
-"""Staging of a partition for an L5Kit dataset: the writer and the reader of a staged unit.
+"""Writer and reader of a staged unit of an L5Kit dataset.
 
 A staged unit is up to three files of packed little-endian rows: `frames`, `agents` and `tl_faces`, with the
 frames' intervals counted from the unit's own first agent and face; an array without rows has no file.

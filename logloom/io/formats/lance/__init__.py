@@ -1,4 +1,7 @@
-"""Lance tables with a row for each row of a dataset: `LanceWriter` and `LanceReader`. They need pylance."""
+"""Lance tables with a row for each row of a dataset; they need pylance.
+
+`LanceWriter` writes them, `LanceReader` reads them.
+"""
 
 from typing import TYPE_CHECKING
 

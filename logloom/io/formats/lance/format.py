@@ -1,4 +1,4 @@
-"""The output `lance`: its options in a recipe, and the writing, reading and assembly of its units.
+"""The output `lance`: options, and writing, reading and assembly of units.
 
 A unit is one data file. The manifest, which makes a table of the data files of a split, is assembled from all
 units without touching payload; a version's view shows it with the data files.

@@ -1,4 +1,6 @@
-"""A helper process that uses pylance for a forked process; see logloom.io.formats.lance.pylance.
+"""A helper process that runs pylance on behalf of a forked process.
+
+See logloom.io.formats.lance.pylance for the reason.
 
 Here: `helped`, and the helper: python -m logloom.io.formats.lance.helper.
 """

@@ -1,4 +1,4 @@
-"""The package pylance: importing it on use, its errors, and its use in forked processes.
+"""The package pylance: import on use, errors, and use in forked processes.
 
 pylance keeps threads, which a forked process lacks: where its parent had used pylance, it crashes or hangs in
 3 to 70 of 1 000 processes. So a forked process leaves the work to a helper, a process that was not forked

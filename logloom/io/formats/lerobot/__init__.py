@@ -1,4 +1,7 @@
-"""LeRobot datasets, v3.0: `LeRobotReader` reads frames as rows, `LeRobotOptions` defines what to build."""
+"""LeRobot datasets, v3.0: `LeRobotReader` and the options of the output.
+
+`LeRobotReader` reads frames as rows; `LeRobotOptions` defines what to build.
+"""
 
 from typing import TYPE_CHECKING
 

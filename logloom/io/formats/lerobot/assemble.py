@@ -1,4 +1,4 @@
-"""Assembly of the files of a LeRobot dataset from the staged units of a split, and their verification.
+"""Assembly of the files of a split's LeRobot dataset, and their verification.
 
 Here: pure functions; each file is made from the ranges of units that it needs, by one worker, in any order.
 Elsewhere: which files and ranges (plan), staged units (stage), bytes of files (files), publishing files (the

@@ -1,4 +1,4 @@
-"""The files of a LeRobot dataset, v3.0: their names, and their bytes from the description of episodes.
+"""The files of a LeRobot dataset, v3.0: names and bytes.
 
 Here: pure functions to bytes.
 Elsewhere: which rows a file has (episodes, assemble), the files of meta/episodes (episode_tables), reading

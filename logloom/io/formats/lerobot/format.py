@@ -1,4 +1,4 @@
-"""LeRobot as a dataset format of the pipelines: units are staged, then assembled to one dataset a split."""
+"""The output `lerobot`: staged units, assembled into one dataset per split."""
 
 from __future__ import annotations
 

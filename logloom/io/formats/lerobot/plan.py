@@ -1,4 +1,4 @@
-"""The plan of a LeRobot dataset: which files it has, and the ranges of staged units that each is made of.
+"""Plan of a LeRobot dataset: its files, and the ranges of units in each.
 
 Here: `plan_assembly`, which reads nothing, and the tasks that it returns, one per file.
 Elsewhere: making the files (assemble), staged units (stage), which episodes a file has (episodes).

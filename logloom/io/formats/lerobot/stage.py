@@ -1,4 +1,4 @@
-"""Staging of a partition for a LeRobot dataset: the writer and the reader of a staged unit.
+"""Writer and reader of a staged unit of a LeRobot dataset.
 
 A staged unit is these files, little-endian:
 

@@ -1,4 +1,6 @@
-"""Read ranges of rows from a staged unit: one partition's rows before a LeRobot dataset is assembled.
+"""Read ranges of rows from a staged unit of a LeRobot dataset.
+
+A staged unit contains the rows of one partition.
 
 Elsewhere: writing these files, and their content (stage).
 """

@@ -1,4 +1,4 @@
-"""Video of one camera: encoding pictures as they come, copying the packets of a log, joining packets.
+"""Video of one camera: encode pictures, copy a log's packets, join packets.
 
 Here: `RunEncoder`, `RunCopier`, `RunPackets`, `joined`, and `encoder_digest`.
 Elsewhere: options (options), pictures of videos (video_reader).

@@ -1,4 +1,7 @@
-"""Plain Parquet files with a row for each row of a dataset: `ParquetWriter` and `ParquetReader`."""
+"""Plain Parquet files with a row for each row of a dataset.
+
+`ParquetWriter` writes them, `ParquetReader` reads them.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Parquet files of any origin as rows, one for each of their rows; a folder's files in order of name.
+"""Parquet files of any origin as rows, a folder's files in order of name.
 
 Here: `ParquetFiles`, and `open_parquet`, which opens every Parquet file of a dataset.
 Elsewhere: Arrow's types as column types (logloom.io.arrow.columns), files that declare ours (reader).

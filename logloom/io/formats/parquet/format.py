@@ -1,4 +1,4 @@
-"""The output `parquet`: its options in a recipe, and the writing and reading of its units.
+"""The output `parquet`: options, and writing and reading of units.
 
 A unit is `rows.parquet`; in a version's view files are numbered 000000.parquet, 000001.parquet, …
 """

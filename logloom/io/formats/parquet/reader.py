@@ -1,4 +1,4 @@
-"""Random access to the rows of a Parquet file that records the types of its columns.
+"""Random access to rows of a Parquet file that records its column types.
 
 Here: `ParquetReader`.
 Elsewhere: blocks of such files (logloom.io.arrow.reader), other Parquet files, whose types are inferred

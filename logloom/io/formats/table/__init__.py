@@ -1,4 +1,4 @@
-"""Blob tables: rows of tensors of any size, with a small index that pandas can query.
+"""Blob tables: rows of tensors of any size, with an index for pandas.
 
 import logloom.io.formats.table as tt
 

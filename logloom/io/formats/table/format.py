@@ -1,4 +1,4 @@
-"""The output `table`: its options in a recipe, and the writing, reading and assembly of its units.
+"""The output `table`: options, and writing, reading and assembly of units.
 
 A unit contains the blobs of a partition; the logs' index files and table.json are assembled from all units of
 a split, without touching payload. A version's view shows the blobs with the index, in the layout of

@@ -1,4 +1,4 @@
-"""Rows of a table: of a table outside any version, or of a version's table on a local disk."""
+"""`TableSource`: the rows of a table, in a version of a dataset or outside any."""
 
 from __future__ import annotations
 

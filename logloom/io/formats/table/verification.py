@@ -1,4 +1,4 @@
-"""Verification of a table: whether every chunk that the index names exists and is unchanged.
+"""Verification of a table: each indexed chunk exists and is unchanged.
 
 Here: `verify`.
 Elsewhere: comparing a dataset with its logs (logloom.pipelines).

@@ -1,4 +1,4 @@
-"""Tables in versions of a dataset, found by the manifest, whether or not the version has a view.
+"""Tables in versions of a dataset, found by the manifest, with or without a view.
 
 Here: `open_table`, which finds the table of a URI, and `VersionFiles`, which locates its files.
 Elsewhere: the description of a table (logloom.io.formats.table.description), views (logloom.pipelines.view).

@@ -1,4 +1,7 @@
-"""Tar shards in the WebDataset convention: `TarWriter`, `TarReader`, and their Beam transforms."""
+"""Tar shards in the WebDataset convention, with their Beam transforms.
+
+`TarWriter` writes them, `TarReader` reads them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output `tar`: its options in a recipe, and the writing and reading of its units.
+"""The output `tar`: options, and writing and reading of units.
 
 A unit is `shard.tar`; in a version's view shards are numbered 000000.tar, 000001.tar, …
 """

@@ -1,4 +1,4 @@
-"""Tar member headers: 512-byte blocks made for many rows at once, and parsed one by one.
+"""Tar member headers: creation for many rows at once, and parsing.
 
 Here: `HeaderTemplate` (the headers of one member of every sample) and `parse_header`, `parse_pax`.
 Elsewhere: walking over an archive (logloom.io.formats.tar.members), the content of members

@@ -1,4 +1,4 @@
-"""The index of a shard: the offsets of its members, from one pass over its headers.
+"""The index of a shard: offsets of its members, from one pass over headers.
 
 Here: `ShardIndex` and how it is made; payloads are not read.
 Elsewhere: the walk and its checks (members), reading values (reader).

@@ -1,4 +1,4 @@
-"""The .npy format: making an array's header without a file, and reading arrays as views.
+"""The .npy format: array headers without a file, and arrays as views.
 
 Here: format 1.0 headers in one fixed form, and reading any version that numpy writes, without pickles.
 """

@@ -1,4 +1,4 @@
-"""Streaming the samples of a tar archive: from a pipe, a compressed file, an object store.
+"""Streams of samples from tar archives: pipes, compressed and remote files.
 
 Here: opening and decompressing streams, `compression_of`, and `stream_samples`.
 Elsewhere: the walk and its checks (members), random access (reader), the pipeline (logloom.datasets.tar).

@@ -1,4 +1,4 @@
-"""Assembly of the zarr dataset of a split from staged units: its plan, its files, and their verification.
+"""Assembly of a split's zarr dataset: plan, files and verification.
 
 Here: pure functions; each file is made from the ranges of units it needs, by one worker, in any order.
 Elsewhere: staged units (stage), bytes of files (shards), publishing files (the caller).

@@ -1,4 +1,6 @@
-"""Zarr datasets in Beam: `ReadFromZarr` and `WriteToZarr`, whose elements are blocks.
+"""Zarr datasets in Beam: `ReadFromZarr` and `WriteToZarr`.
+
+Elements are blocks.
 
 Elsewhere: the implementation that formats share (logloom.io.beam).
 """

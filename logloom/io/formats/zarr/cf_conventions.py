@@ -1,4 +1,4 @@
-"""Decoding of foreign zarr arrays by the attributes of the CF conventions, as xarray does.
+"""Decoding of foreign zarr arrays by CF conventions, as in xarray.
 
 Here: `decoding_of`, which chooses how to decode an array's values, and `column_of` and `times_as_int64`,
 which make a column of decoded values.

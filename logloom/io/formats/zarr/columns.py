@@ -1,4 +1,4 @@
-"""Columns as zarr arrays: the arrays of each column, and conversion of values to arrays and back.
+"""Columns as zarr arrays: the arrays of a schema, and conversion both ways.
 
 Here: `LogArray`, `arrays_of` a schema, `array_values`, and `read_columns` from anything that reads arrays.
 Elsewhere: cutting arrays into files (layout), bytes (shards).

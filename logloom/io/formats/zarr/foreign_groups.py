@@ -1,4 +1,4 @@
-"""Foreign zarr groups, written by xarray or another tool: arrays whose first axis is the rows.
+"""Foreign zarr groups, such as xarray's: arrays whose first axis is the rows.
 
 Here: `find_groups`, and `along_rows`, which separates arrays of rows from other arrays of a group;
 `dimensions_of`.

@@ -1,4 +1,4 @@
-"""Rows of foreign zarr groups: of arrays along one axis, or of groups of such arrays.
+"""Rows of foreign zarr groups: arrays along one axis, or groups of such arrays.
 
 Training reads entries as they are stored; conversions, which need types, read them as `RawRows`.
 Elsewhere: datasets that logloom wrote (reader), which arrays hold rows (foreign_groups), the columns that

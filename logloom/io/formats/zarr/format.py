@@ -1,4 +1,4 @@
-"""Zarr as a dataset format of the pipelines: units are staged, then assembled into one dataset per split."""
+"""The output `zarr`: staged units, assembled into one zarr dataset per split."""
 
 from __future__ import annotations
 

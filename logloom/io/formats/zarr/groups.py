@@ -1,4 +1,4 @@
-"""Groups and attributes of a zarr dataset: its metadata besides the layout of arrays.
+"""Groups and attributes of a zarr dataset: metadata other than array layouts.
 
 Here: writing the metadata files of a dataset, and the attributes that the reader needs.
 Elsewhere: arrays (layout), files with rows (assemble).

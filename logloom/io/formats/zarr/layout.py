@@ -1,4 +1,4 @@
-"""The layout of an array in chunks and files, and its metadata in JSON: zarr formats 3 and 2.
+"""Layout of an array in chunks and files, with its JSON (zarr formats 2 and 3).
 
 Here: `ZarrOptions`, `ArrayLayout`, its metadata written and read, and the metadata of groups.
 Elsewhere: the bytes of chunks and files (shards), which arrays there are (columns).

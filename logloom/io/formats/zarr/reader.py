@@ -1,4 +1,6 @@
-"""Reading zarr datasets that logloom wrote: rows, blocks and batches, and never a fill value for lost data.
+"""Rows, blocks and batches of zarr datasets that logloom wrote.
+
+Lost data raises an error; fill values never replace it.
 
 Here: `ZarrReader` over a dataset and `LogReader` over the group of one log.
 Elsewhere: single arrays (array_reader), conversion of arrays to columns (columns), writing (assemble).

@@ -1,4 +1,4 @@
-"""The bytes of chunks and of files: a whole shard is encoded, and checked, at once.
+"""Bytes of chunks and files: whole shards, encoded and checked at once.
 
 Here: pure functions of an `ArrayLayout` and bytes.
 Elsewhere: the layout (layout), compression (logloom.io.formats.chunk_files), reading files (array_reader).

@@ -1,4 +1,4 @@
-"""Staging of a partition for a zarr dataset: the writer and the reader of a staged unit.
+"""Writer and reader of a staged unit of a zarr dataset.
 
 A staged unit contains the arrays of its rows uncompressed. The small ones share the file `small-columns`, in
 slabs of 1024 rows, array by array within a slab; each other array is a file `<array>.bin`. Instead of offsets

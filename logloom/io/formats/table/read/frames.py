@@ -1,4 +1,4 @@
-"""Frames of index rows, converted once to plain arrays that locate each row's chunks.
+"""Conversion of index frames to arrays that locate the chunks of each row.
 
 Here: `open_frame`, `Slot` (the rows of one table in the frame), `joined_frame` (several frames as one, so
 that a batch with rows of all is one read), and the names of merged columns.

@@ -1,4 +1,6 @@
-"""Reading byte ranges of many files, from local disks with pread, from object stores with range requests.
+"""Byte ranges of many files, read by pread or by range requests.
+
+Local disks are read with pread, object stores with range requests.
 
 Here: `RangeReader`.
 Elsewhere: the files (logloom.io.storage.files), the ranges of rows (logloom.io.formats.table.read.loader).

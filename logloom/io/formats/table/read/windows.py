@@ -1,4 +1,4 @@
-"""Rows of a window: neighbours in the log as stored, whatever the frame was filtered to.
+"""Rows of a window: neighbours in the stored log, even if the frame is filtered.
 
 Here: `Windows`, which finds the rows around a position and their chunks; `steps_of`, which checks offsets.
 Elsewhere: windows as arithmetic on positions (logloom.windows), reading them
