@@ -1,4 +1,6 @@
-"""Names of frames that carry their keys to labelling tools and back: `drive-01@1700000000000000000.jpg`.
+"""Names of exported frames that encode log and time for labelling tools.
+
+An example is `drive-01@1700000000000000000.jpg`:
 
     log_id, percent-encoded but for letters, digits, . _ - | @ | timestamp in ns | suffix
 
