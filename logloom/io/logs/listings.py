@@ -1,4 +1,4 @@
-"""Listings of files: matches of globs, and stamps that show whether a file changed.
+"""Listings of files: matches of globs, and stamps that reveal changes.
 
 Here: `listed`, which lists a glob's files once, `as_glob`, `glob_matcher`, `stamp_of`, and the contents of
 stamps (`changed_ns`, `size_in`).

@@ -1,4 +1,4 @@
-"""Cache of opened logs, so that the next build needn't open logs whose files are unchanged.
+"""Cache of opened logs, to avoid opening unchanged logs in later builds.
 
 Here: `RememberedLog`, and `Memory`, their file in a root's `index` folder.
 Elsewhere: stamps that identify unchanged files (listings), storing the file

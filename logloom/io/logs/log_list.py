@@ -1,4 +1,4 @@
-"""Logs of a listing as columns: plans contain those of a whole archive, of which few are new.
+"""Logs of a listing, stored as columns to save memory for large archives.
 
 Here: `LogFiles`, the files of one log; `LogList`, all of them; and digests that identify them in later
 listings.

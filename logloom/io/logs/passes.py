@@ -1,4 +1,4 @@
-"""Names of passes: the parts of a log between places where the recorder's clock was set back.
+"""Names of passes: parts of a log between set-backs of the recorder's clock.
 
     X, X~2, X~3 …    the passes of a log X, in the order of its files, under `time: {set_back: split}`
 

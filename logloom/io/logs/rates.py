@@ -1,4 +1,4 @@
-"""Rates of topics: the median of intervals between messages, and the share of time without messages.
+"""Rates of topics: median message interval, and share of time without messages.
 
 Here: `rates_of`, by samples of times from a log's index.
 Elsewhere: the samples (`sampled_times` of the kinds of logs), recording times (recording_times), intervals of

@@ -1,4 +1,4 @@
-"""When a log was recorded: its runs of messages, strays far from them, silences, and clocks set back.
+"""Recording times of a log: runs of messages, strays, silences, clock set-backs.
 
 Here: pure functions of the index of a log, independent of recipes, for planning, reading, suggestions and
 diagnosis.

@@ -1,4 +1,4 @@
-"""How tables are written: dialect, times and names of columns, as a recipe's `tables` state it or as guessed.
+"""Dialects of tables: text format, times and column names, given or guessed.
 
 Here: `TableDialect` and `TableTime`, their plain data, and which of them is that of a file; `OfTables`.
 Elsewhere: reading text by it, times, guesses (logloom.io.logs.table_files), the recipe's keys

@@ -1,4 +1,4 @@
-"""Decompression to known sizes, which never allocates more than declared; and checksums.
+"""Decompression that never allocates more than a declared size; checksums.
 
 Here: `decompress`, `decompress_prefix` and `crc32`, which release the interpreter's lock; `allowance`, the
 limit of what compressed bytes may expand to; `room`, memory for chunks.

@@ -1,4 +1,4 @@
-"""Containers: files with messages, their index, and the contents of their stretches.
+"""Containers: files with messages, their index, and contents of stretches.
 
 Here: `Container`, the interface of a kind of file, and its values; `CHUNKS`, the cache of chunks.
 Elsewhere: the kinds (logloom.io.logs), one file and several as one log

@@ -1,4 +1,6 @@
-"""One file of a log: its index from any source, and its stretches, read ahead and checked.
+"""One file of a log: its index from any source, and its stretches.
+
+Stretches are read ahead and checked.
 
 Here: `LogPart`, `open_part`, and `place_of`, where people and other tools find a message.
 Elsewhere: the kinds of file (logloom.io.logs), several files as one log (container_log).

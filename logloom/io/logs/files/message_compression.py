@@ -1,4 +1,4 @@
-"""Decompress ROS 2 messages that were compressed one by one (rosbag2's mode "message").
+"""Decompress ROS 2 messages compressed one by one (rosbag2's mode "message").
 
 Here: `inflated`, for the messages of a chunk.
 Elsewhere: chunks (container), their files (logloom.io.logs). Only a bag's

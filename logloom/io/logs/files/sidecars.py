@@ -1,4 +1,4 @@
-"""Sidecars: indices of logs without their own, stored beside datasets so that each is made once.
+"""Sidecars: indices of logs without their own, stored beside datasets.
 
 Here: `Sidecars`, the folder of these files, and their contents: the index of a scanned file, and the message
 times of a topic by stretch.

@@ -1,4 +1,4 @@
-"""Index an MCAP file by reading all of it, if it is damaged or has no complete index.
+"""Index an MCAP file by a full scan, if it is damaged or lacks an index.
 
 Here: `McapScan`.
 Elsewhere: records (records), messages among them (messages), storing the result

@@ -1,1 +1,1 @@
-"""From the bytes of messages to columns: definitions, fields, layouts and adapters."""
+"""Decoding of messages to columns: definitions, fields, layouts and adapters."""

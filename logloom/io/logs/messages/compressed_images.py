@@ -1,4 +1,6 @@
-"""Compressed images: JPEG, PNG and WebP files, and depth images of ROS's compressed_depth_image_transport.
+"""Compressed images: JPEG, PNG and WebP, and depth images of ROS.
+
+Depth images are those of ROS's compressed_depth_image_transport.
 
 Here: pixels of one image, and what its header says of them.
 Elsewhere: columns of images (images), their structure without decoding (picture_structure), RVL (rvl).

@@ -1,4 +1,4 @@
-"""Base of decoders of messages with a definition: what follows from the definition alone.
+"""Base of decoders of messages with a definition: what the definition implies.
 
 Here: `TypedDecoder`.
 Elsewhere: decoding by a fixed layout (logloom.io.logs.messages.ros.decoders), by objects of a library

@@ -1,4 +1,4 @@
-"""Message times from fields: numbers with a unit, and stamps of seconds and nanoseconds.
+"""Message times from fields: numbers with a unit, or seconds and nanoseconds.
 
 Here: which fields of a definition are times, and exact conversion of numbers to int64 nanoseconds.
 Elsewhere: reading the fields (decoders of this room, logloom.io.logs.tables.log), offsets and refusals

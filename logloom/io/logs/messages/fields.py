@@ -1,4 +1,4 @@
-"""Field paths: from `pose.pose.position`, `a[3]`, `a[1:4]` or `objects[].size` to column types.
+"""Field paths, such as `a[3]` or `objects[].size`, and their column types.
 
 Here: the grammar of paths, finding them in a definition, and the column types that follow from both.
 Elsewhere: definitions (definitions), reading what was selected (logloom.io.logs.messages.ros.decoders),

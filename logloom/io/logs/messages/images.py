@@ -1,4 +1,6 @@
-"""Images: from sensor_msgs/Image, CompressedImage and Foxglove's equivalents to columns.
+"""Images: conversion of image messages of ROS and Foxglove to columns.
+
+Such messages are sensor_msgs/Image, CompressedImage and Foxglove's equivalents.
 
 Here: the type of a column, its dtype and shape, `resize` and `encode`.
 Elsewhere: recognizing messages with images (adapters), pixels of raw images (pixel_encodings) and of

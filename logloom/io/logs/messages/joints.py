@@ -1,4 +1,4 @@
-"""The adapter `joints`: values of joints by name, in the order that a recipe states.
+"""The adapter `joints`: values of joints by name, in the order of a recipe.
 
 Here: finding the names that belong to a field, the type of the column, and values of messages.
 Elsewhere: other adapters (adapters), reading fields (each decoder).

@@ -1,4 +1,6 @@
-"""Encodings of raw images: those of sensor_msgs/image_encodings, and others that drivers write.
+"""Raw image encodings: those of ROS's sensor_msgs, and others of drivers.
+
+The encodings of ROS are those in sensor_msgs/image_encodings.
 
 Here: pixels of one image, with its padding of rows and byte order; demosaicing, and YUV to RGB.
 Elsewhere: columns of images, compressed images (images).

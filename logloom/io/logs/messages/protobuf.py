@@ -1,4 +1,4 @@
-"""The decoder of protobuf messages, whose definitions are serialised FileDescriptorSets.
+"""The decoder of protobuf messages, defined by serialised FileDescriptorSets.
 
 Here: descriptors to types, and fields of messages, through google.protobuf.
 Elsewhere: columns of such messages (object_decoders). A message has no value for a column if a field with

@@ -1,4 +1,6 @@
-"""RVL, a lossless code of depth images (A. D. Wilson, 2017): runs of zeros, and differences of other pixels.
+"""RVL, a lossless code of depth images (A. D. Wilson, 2017).
+
+RVL codes runs of zeros, and differences of other pixels.
 
 Each little-endian word of 32 bits has eight nibbles, the highest first. A number takes a nibble for each
 three of its bits, the lowest first; the fourth bit means that more follow. Numbers are, until all pixels are

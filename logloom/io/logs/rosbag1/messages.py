@@ -1,4 +1,4 @@
-"""Find messages among ROS 1 bag records: by an index, or record by record with recovery after damage.
+"""Find messages in ROS 1 bag records: by index, or record by record past damage.
 
 Here: pure functions on buffers.
 Elsewhere: record layouts (records), reading files (reader), files without an index or with damage (scan).

@@ -1,4 +1,4 @@
-"""Layouts of ROS 1 bag records (format 2.0), and parsing those that aren't messages.
+"""Layouts of ROS 1 bag records (format 2.0), and parsers for non-messages.
 
 Here: pure functions on buffers.
 Elsewhere: finding messages among records (messages), reading files (reader).

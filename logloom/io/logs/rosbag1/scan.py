@@ -1,4 +1,4 @@
-"""Index a ROS 1 bag by reading all of it, if it is damaged or its recorder crashed.
+"""Index a ROS 1 bag by a full scan, if it is damaged or incomplete.
 
 Here: `BagScan`.
 Elsewhere: records (records), messages among them (messages), storing the result

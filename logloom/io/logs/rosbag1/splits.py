@@ -1,4 +1,4 @@
-"""Recordings that ROS 1's recorder splits into several files, by the names of these.
+"""Recordings that ROS 1's recorder split into several files, by file names.
 
 `rosbag record --split` names its files NAME_0.bag, NAME_1.bag …; unless a name is given, it also appends the
 date of each file: NAME_2026-11-21-08-30-00_0.bag, NAME_2026-11-21-08-31-00_1.bag …. The last file is called

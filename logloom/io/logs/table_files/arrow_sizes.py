@@ -1,4 +1,6 @@
-"""Declared decompressed sizes of record batches in an Arrow file, which Arrow's readers don't provide.
+"""Declared decompressed sizes of record batches in an Arrow file.
+
+Arrow's own readers don't provide them.
 
 Here: `record_batches` of an open file, `decompressed_size` of one, and the necessary flatbuffers, with
 checked bounds.

@@ -1,4 +1,6 @@
-"""Guesses of how tables are written, for suggested recipes; a build takes none in silence.
+"""Guesses of table dialects, for suggested recipes.
+
+A build never uses a guess silently.
 
 Here: `guess`, and pure functions from the beginning of text to a dialect, and from columns to their time.
 Elsewhere: what is guessed (logloom.io.logs.table_dialects), the usual names of time columns (times).

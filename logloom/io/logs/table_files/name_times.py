@@ -1,4 +1,6 @@
-"""Times in names of files: in `lidar_{ns}` a placeholder marks the time of a table that is one message.
+"""Times in file names, by patterns such as `lidar_{ns}`.
+
+A placeholder marks the time of a table that is one message.
 
 Here: `name_problem` checks a pattern, `time_in` returns the time in a name, `timing_names` the names with
 times that files don't contain.

@@ -1,4 +1,6 @@
-"""Logs of tables: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
+"""Logs of tables: one file per topic, one row per message.
+
+Files are `<topic>.parquet`, `<topic>.feather` or `<topic>.csv`.
 
 Here: `TableLog`, which reads only requested row groups and columns.
 Elsewhere: its kind (reader), the files, their columns and times (logloom.io.logs.table_files), files with one

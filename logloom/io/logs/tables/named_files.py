@@ -1,4 +1,4 @@
-"""Files that rows of a table name: images, point clouds and the like, as bytes (`as: file`).
+"""Contents of files that rows of a table name, such as images (`as: file`).
 
 Here: reading them, never outside the table's folder; and their sizes, which are part of a log's content id,
 so that a build detects added, removed and grown files.

@@ -1,4 +1,4 @@
-"""Tables as logs: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
+"""Tables as a kind of log: one file per topic, one row per message.
 
 Here: their kind, kept apart for fast imports.
 Elsewhere: the log (log), the files and their columns (logloom.io.logs.table_files).

@@ -1,4 +1,4 @@
-"""Sweeps, tables that are one message each: named by their times, or by a pattern of the recipe.
+"""Sweeps: tables that are one message each, named by time or by a pattern.
 
     lidar/315968434060167000.feather    a sweep: each row a point, and the whole table a message of /lidar
     lidar/315968434159632000.feather

@@ -1,4 +1,6 @@
-"""Find the elements of arrays whose elements differ in size, such as structs with text.
+"""Find the elements of arrays with elements of varying size.
+
+Structs with text are an example.
 
 Here: `element_places`.
 Elsewhere: the nodes that are walked (wire), reading bytes (logloom.io.logs.messages.cursor).
