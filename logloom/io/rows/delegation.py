@@ -1,4 +1,4 @@
-"""A source that reads another source's rows; the base of those that change what they return.
+"""Base of row sources that read another source and change its results.
 
 Here: `DelegatingSource`.
 Elsewhere: other names (logloom.datasets.views.renaming), rows in memory (logloom.datasets.loader.row_groups).

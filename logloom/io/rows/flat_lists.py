@@ -1,4 +1,4 @@
-"""Lists of lists as two columns: all elements of a row in one list, and the lengths of its lists.
+"""Lists of lists as two columns: all elements of a row, and list lengths.
 
 Here: `flat_types`, `flat_columns` and the inverse `lists_of`, for formats whose arrays can't nest.
 Elsewhere: the values (logloom.blocks), the names of files and arrays (each format).

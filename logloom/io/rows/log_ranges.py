@@ -1,4 +1,6 @@
-"""Which log, partition and split rows belong to, without reading them; ranges of logs to convert.
+"""Ranges of rows by log, partition and split; ranges of logs to convert.
+
+They are known without reading the rows.
 
 Here: `Stretches`, runs of rows of one log; `SplitLabels`, for logs whose rows are in several splits; and for
 conversions `LogRange` and `SourceLog`.

@@ -1,4 +1,4 @@
-"""Rows of several units as one sequence: the common part of readers of tar shards and folders of bags.
+"""Rows of several units as one sequence, for tar shards and folders of bags.
 
 Here: `UnitRows`, which finds the unit of a row, selects columns and makes batches; and `LoadedReader`, for
 formats whose units are so small that they are read whole.

@@ -1,4 +1,4 @@
-"""Foreign datasets whose files don't declare column types: their pieces, and a survey of their values.
+"""Foreign datasets without declared types: pieces, and surveys of their values.
 
 A *piece* is what one worker reads alone: a tar shard, a row group, a range of a bag.
 Here: `RawRows`, what a format offers for such datasets; `survey_all`, one pass over all pieces.

@@ -1,4 +1,4 @@
-"""Rows of datasets without declared types: read once to infer the types, then for the rows.
+"""Rows of datasets without declared types, which a first pass infers.
 
 Here: `SurveyedSource`, for any format, and the first pass, which infers schema, logs and parts.
 Elsewhere: how a format reads such files (`RawRows` in files), types from values (types).

@@ -1,4 +1,4 @@
-"""Inference of column types from values, and of a column's name from a foreign one.
+"""Inference of column types from values, and of valid column names.
 
 Here: `RawColumn` (some rows of a column as a foreign reader gives them), `SeenColumn` (what has been seen of
 its values), and `stacked`, which converts such rows to values of the inferred type.
