@@ -1,4 +1,4 @@
-"""Write local files safely: names of unfinished files, locks, atomic publishing, syncing.
+"""Write local files safely: temporary names, locks, atomic publishing, syncing.
 
 Here: `own_name`, `is_left_behind`, `is_running`, `start_of`, `locked`, `unfinished`, `appear`,
 `replace_file`, `in_its_folder`, `make_folder`, `paths_below`, `start_writing`, `sync`,

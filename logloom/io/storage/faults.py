@@ -1,4 +1,4 @@
-"""Faults of disks, networks and stores, as errors that can't be mistaken for damage.
+"""Faults of disks, networks and stores, as errors distinct from damage.
 
 Here: `storage_error` words them; `fault_of` separates them from damage where a library read the file;
 `MISSING` are the errors of a file that doesn't exist.

@@ -1,4 +1,4 @@
-"""Times of the last change of a store's files, by the store's own clock; removal of many files.
+"""Modification times by the store's own clock, and removal of many files.
 
 Here: `listed`, `changed_at`, `now_of`, `remove_files` and `remove_folder`.
 Elsewhere: how files appear (logloom.io.storage.store), which of them are garbage (logloom.pipelines.gc.gc).

@@ -1,4 +1,4 @@
-"""The bytes of files at paths and URIs: on disks by pread, elsewhere by requests for ranges.
+"""Bytes of files at paths and URIs, by pread or by range requests.
 
 Here: `File`, which the readers of datasets share; `OpenFile` and `open_local`, for one local file;
 `keep_freed_memory`, since rows of megabytes would wait for fresh pages.

@@ -1,4 +1,4 @@
-"""Checks of files when they are opened: a version's entries contain the BLAKE3 of each.
+"""Checks of files on opening, by the BLAKE3 digests in a version's entries.
 
 Here: `KnownFiles`, part of the storage options with which a file is opened; the checks made there; and
 `UncheckedWarning`.

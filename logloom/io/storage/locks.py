@@ -1,4 +1,4 @@
-"""Locks that are open in a forked process, whichever thread of its parent held them.
+"""Locks that are released in forked processes, whichever thread owned them.
 
 Here: `Lock`.
 Elsewhere: a cache that may be forked in the middle of a change (lru_cache).

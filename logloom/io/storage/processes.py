@@ -1,4 +1,4 @@
-"""Identity of a process in notes on a shared disk or store, and whether the process still runs.
+"""Identity of a process in shared notes, and whether it still runs.
 
 Several machines and containers may have one host name, and each numbers its processes by itself. So a note
 also contains the boot of the machine and the namespace of the number: only if both equal those of the

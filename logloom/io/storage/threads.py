@@ -1,4 +1,4 @@
-"""Threads for work that waits for storage, or for libraries that release the interpreter's lock.
+"""Threads for work that waits for storage or releases the interpreter's lock.
 
 Here: `ahead` and `in_order` (results in order, a bounded number of them ahead), `in_threads` (all results),
 `Threads` (a pool that outlives a call).

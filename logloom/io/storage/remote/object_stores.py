@@ -1,4 +1,4 @@
-"""File systems of other machines, such as object stores, with retries and one kind of error.
+"""Remote file systems, such as object stores, with retries and uniform errors.
 
 Here: `RemoteFiles`, which `logloom.io.storage.filesystems` returns for every URI that is neither local nor in
 a zip archive.
