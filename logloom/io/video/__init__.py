@@ -1,4 +1,4 @@
-"""Compressed video in logs: packets, where to start decoding them, and their pictures.
+"""Compressed video in logs: packets, where decoding starts, and pictures.
 
 Here, a module each: reading bits (bits), parsing packets of a codec (h264, h265, av1, vp9),
 all codecs (codecs), the index of a topic's packets (index), a look at its beginning (glimpse), decoding

@@ -1,4 +1,6 @@
-"""The index of a video topic: where decoding must begin for each packet's picture to be right.
+"""The index of a video topic: where to start decoding for each packet.
+
+From there the packet's picture is decoded correctly.
 
 Here: `VideoIndex`, and `video_index`, which reads a topic once and stores its index as a sidecar.
 Elsewhere: parsing single packets (h264, h265, av1, vp9), decoding (frames).
