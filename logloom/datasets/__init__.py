@@ -1,4 +1,7 @@
-"""What a training script opens. Needs neither Beam nor torch; each name is imported on first use."""
+"""Datasets for training: opening, searching, splitting, mixing and loading them.
+
+Needs neither Beam nor torch; each name is imported on first use.
+"""
 
 from typing import TYPE_CHECKING
 

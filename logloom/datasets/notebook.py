@@ -1,4 +1,4 @@
-"""A dataset in a notebook: a table with small pictures of the first rows, and plots of columns over time.
+"""Datasets in notebooks: a table with thumbnails, and plots of columns over time.
 
 Here: `html_of`, what notebooks show of a dataset; `plot_of`, and which columns are `drawable`.
 Elsewhere: the same as text (dataset_view), a page about a whole version (`logloom report`).

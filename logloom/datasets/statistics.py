@@ -1,4 +1,4 @@
-"""Statistics of the rows of a dataset, and rows brought to zero mean and unit deviation by them.
+"""Statistics of a dataset's rows, and normalization to zero mean, unit deviation.
 
 Here: which rows builds have counted already, and reading the others; `Normalize`.
 Elsewhere: what statistics are (logloom.statistics).

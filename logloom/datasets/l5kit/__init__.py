@@ -1,5 +1,6 @@
-"""L5Kit datasets for training: a sample per frame of the vehicle (EgoDataset) or per agent (AgentDataset).
+"""L5Kit datasets for training, with a sample per vehicle frame or per agent.
 
+`EgoDataset` has a sample per frame of the vehicle, `AgentDataset` one per agent.
 Every name here has the interface of the original of that name, on numpy alone: no torch is needed, and
 torch's DataLoader takes these datasets as they are. `EgoDatasetVectorized` is not covered. Beside datasets
 and rasterizers: choosing rows (filter), geometry, new datasets from scenes of others (copying, chopping).

@@ -1,4 +1,4 @@
-"""A test set of an L5Kit dataset: scenes cut short, and what happened afterwards as ground truth.
+"""L5Kit test sets: scenes cut short, with their continuation as ground truth.
 
 Elsewhere: cutting the scenes (logloom.io.formats.l5kit.scene_copies), which agents are worth predicting
 (mask).

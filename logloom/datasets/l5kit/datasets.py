@@ -1,4 +1,4 @@
-"""`EgoDataset`: a sample per frame, of the vehicle that recorded it; `AgentDataset`: one per agent."""
+"""`EgoDataset`, a sample per vehicle frame; `AgentDataset`, one per agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing among the rows of an L5Kit dataset: by frame, label, track, distance and status.
+"""Selection of an L5Kit dataset's rows by frame, label, track, distance, status.
 
 Here: pure functions over structured rows (see logloom.io.formats.l5kit.dtypes), with the interface of the
 original.

@@ -1,4 +1,4 @@
-"""Rows of any dataset as the four arrays that the views take: a row is a frame, as in the `l5kit` output.
+"""Rows of any dataset as L5Kit's four arrays, with a frame per row as in `l5kit`.
 
 Elsewhere: how columns fill the arrays (logloom.io.formats.l5kit.mapping), the rows
 (logloom.datasets.dataset).

@@ -1,4 +1,4 @@
-"""Poses in the plane as 3x3 matrices, places on the earth, and the raster as a coordinate system.
+"""Planar poses as 3x3 matrices, geodetic positions, coordinates of the raster.
 
 A matrix `b_from_a` takes points of system a to system b. World and agent systems are in metres, the raster
 in pixels with (0, 0) its upper left corner. Yaws are radians, counterclockwise.

@@ -1,4 +1,4 @@
-"""Maps beneath the boxes: the semantic map, and an aerial image; and choosing a rasterizer by its name.
+"""Rasterizers of semantic and aerial maps beneath the boxes, built by name.
 
 Elsewhere: the boxes (rasterizers), the map's file (semantic_map).
 """

@@ -1,4 +1,4 @@
-"""One sample: where the vehicle or an agent was, is and will be, in its own system.
+"""A sample: the vehicle's or an agent's past and future in its own coordinates.
 
 Here: `Moment` (what surrounds a frame) and `sample_at`.
 Elsewhere: the rows (scenes), images (rasterizers), which sample has which index (datasets).

@@ -1,5 +1,6 @@
-"""The map of L5Kit datasets, read from its protobuf file: lanes, crosswalks and the colours of lights.
+"""Semantic maps of L5Kit datasets: lanes, crosswalks, colours of lights.
 
+A map is read from the dataset's protobuf file.
 Here: `SemanticMap` and just as much of protobuf's encoding as it needs; no protobuf package is asked for.
 Elsewhere: drawing (map_rasterizers). Elements other than these three are skipped. Coordinates are metres in
 the world of the dataset.

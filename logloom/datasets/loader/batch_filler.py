@@ -1,4 +1,4 @@
-"""Filling the arrays of a batch with rows, in workers of a Loader or in its own process.
+"""Fill the arrays of a batch with rows, in a Loader's workers or its own process.
 
 Here: `Filler`, which does a `FillTask`, and the functions that make a row part of a batch.
 Elsewhere: the order of rows (logloom.datasets.loader.loader), the processes

@@ -1,4 +1,4 @@
-"""Batches of rows for training: shuffled, prefetched by worker processes, resumable at any batch.
+"""Batches of rows for training: shuffled, prefetched, resumable at any batch.
 
 Here: `Loader`, and `torch_dataset` around it.
 Elsewhere: the order of rows (logloom.datasets.loader.orders), rows into arrays

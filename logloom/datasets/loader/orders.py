@@ -1,4 +1,4 @@
-"""The order in which rows come to training: functions of a position and a seed, without a state.
+"""Orders of rows for training: pure functions of a position and a seed.
 
 Here: `Order`, of one dataset; `MixedOrder`, of several by weight; `RowGroups`, which both shuffle where rows
 are to be read group by group.

@@ -1,4 +1,4 @@
-"""OpenMMLab's datasets: annotation files of its 2.0 format with the interface of its BaseDataset.
+"""OpenMMLab 2.0 annotation files as datasets with the interface of BaseDataset.
 
 Needs neither mmengine nor torch; each name is imported on first use.
 """

@@ -1,4 +1,4 @@
-"""Registries: names of classes in configs, and how a config becomes an object, or a pipeline of transforms.
+"""Registries of classes named in configs, and pipelines of transforms.
 
 Here: `Registry`, and the two that datasets and transforms are built through; `Compose`; and initialising at
 first use, `force_full_init`.

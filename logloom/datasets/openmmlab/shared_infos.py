@@ -1,4 +1,4 @@
-"""Data infos in one contiguous buffer, which workers share instead of copying millions of objects.
+"""Data infos in one contiguous buffer, shared by workers instead of copied.
 
 Here: pickling infos end to end, reading and choosing among them, passing the buffer to other processes.
 Elsewhere: what infos are (dataset).

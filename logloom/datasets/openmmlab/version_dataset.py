@@ -1,4 +1,4 @@
-"""`LogloomDataset`: the rows of any output of a version, for those who train with OpenMMLab.
+"""`LogloomDataset`: rows of any output of a version as an OpenMMLab dataset.
 
 Here: that class. Where mmengine is installed it is one of mmengine's own BaseDataset, so that its runners,
 wrappers and registries take it; else one of ours.

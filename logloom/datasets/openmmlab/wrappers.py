@@ -1,4 +1,4 @@
-"""Wrappers with the interface of OpenMMLab's: datasets in a row, repeated, balanced by class.
+"""Wrappers with OpenMMLab's interface: concatenation, repetition, class balance.
 
 Here: `ConcatDataset`, `RepeatDataset`, `ClassBalancedDataset`.
 Elsewhere: the datasets themselves (dataset), how configs become datasets (registry).

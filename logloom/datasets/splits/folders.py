@@ -1,4 +1,4 @@
-"""Datasets in the folders of one folder, such as a copy of a version's view: each folder is a split.
+"""Datasets in a folder with a subfolder per split, such as a copied view.
 
 Elsewhere: which folders these are (logloom.datasets.opening), the datasets (logloom.io.rows.sources).
 """

@@ -1,5 +1,6 @@
-"""Count logs and rows of each split, and find the least distance (metres or seconds) between any two.
+"""Count logs and rows of each split, and find the least distance between splits.
 
+Distances between two splits are in metres or seconds.
 Elsewhere: making splits, and the distance between two (logloom.datasets.splits.split); whether splits are
 as far apart as a version's rule says (logloom.pipelines.stats.split_distances).
 """

@@ -1,4 +1,4 @@
-"""Loading tar shards for training: a chain of small iterators, and loaders made of it.
+"""Load tar shards for training: chained iterators, and loaders made of them.
 
 Here: `generic_open`, `sampleiterator`, decoders of fields, `DatasetDescriptor`, `dataloader`, `debugloader`.
 Elsewhere: `sampleshuffle`, `sampletransforms` and `samplebatching` (logloom.datasets.tar.samples, importable

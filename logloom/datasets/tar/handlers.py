@@ -1,4 +1,4 @@
-"""What becomes of shards and samples that can't be read: handlers, called as those of the webdataset package.
+"""Handlers of unreadable shards and samples, called as those of webdataset.
 
 A handler gets the exception. It raises, or says whether to go on (past the sample, or the rest of the shard);
 False ends the iteration. Only False: a function that returns nothing goes on.

@@ -1,4 +1,4 @@
-"""Small iterators over samples of tar shards: shuffled, transformed field by field, batched.
+"""Iterators over samples of tar shards: shuffled, transformed, batched.
 
 Elsewhere: the chain made of them, and what rules are (logloom.datasets.tar), what becomes of errors
 (logloom.datasets.tar.handlers).

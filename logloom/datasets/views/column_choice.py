@@ -1,4 +1,4 @@
-"""Selection of columns and keys by names and globs, suggesting the nearest name for an unknown one."""
+"""Selection of columns and keys by names and globs; nearest names as suggestions."""
 
 from __future__ import annotations
 
