@@ -1,5 +1,6 @@
-"""The commands `plan`, `build`, `verify` and `convert` as functions: `logloom.build(...)`.
+"""Functions for the commands `plan`, `build`, `verify` and `convert`.
 
+They are called as `logloom.build(...)`.
 Their keyword arguments are the options of the commands, and have the same defaults; docs/commands.md explains
 each. They print nothing: warnings and counts are in what they return.
 Elsewhere: the steps that these functions call, one by one (logloom.pipelines.plan.plan,

@@ -1,4 +1,4 @@
-"""Rows of a version by number, and what their columns show: images, clouds, places.
+"""Rows of a version by number, and which columns are images, clouds or places.
 
 Elsewhere: the rows that training reads (logloom.datasets.version).
 """

@@ -1,5 +1,6 @@
-"""The view: a committed version as plain folders, one a format and split, that the formats' own clients open.
+"""The view: a committed version as plain folders, one per format and split.
 
+The formats' own clients open these folders.
 Here: where a version's files are and what the view calls them; making the view on a local disk by hard links,
 in one folder rename, and in an object store by copies, made there, and a last object that marks the end.
 Elsewhere: what is in the manifest (logloom.io.catalog.manifest); which files a format shows

@@ -1,4 +1,4 @@
-"""Building a version: the whole job, from a plan to a committed manifest and its view.
+"""Build a version: the whole job, from a plan to a committed manifest and view.
 
 Builds from logs and conversions of datasets run the same steps; the plan and its job know the source of rows.
 Each log is cut into partitions; a worker builds each partition's units for every output; another reads them

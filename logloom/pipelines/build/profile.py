@@ -1,4 +1,4 @@
-"""The profile of a build: the recorded steps of all its processes, as a table and for speedscope.
+"""Profiles of a build: steps of all its processes, as a table and for speedscope.
 
 Here: `profiled`, the context of `logloom build --profile`, `totals_of` and `speedscope`.
 Elsewhere: recording steps (logloom.io.storage.step_times).

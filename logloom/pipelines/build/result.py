@@ -1,4 +1,4 @@
-"""The result of a build (`Built`), and steps around a build that need neither an engine nor Beam.
+"""The result of a build, and steps around it that need neither engine nor Beam.
 
 Here: planning again where another build ends first (`plan_and_run`); the result if there is nothing to build
 (`newest`); checks and a repair before any build

@@ -1,4 +1,4 @@
-"""Converting: a build whose rows come from a version or from a foreign dataset, in another format.
+"""Conversion: a build whose rows come from a version or a foreign dataset.
 
 Elsewhere: planning (logloom.pipelines.convert.plan), the job's steps (logloom.pipelines.build.build), plain
 folders (logloom.pipelines.convert.plain_folder).

@@ -1,5 +1,6 @@
-"""Conversions to plain folders, which contain only the format's own files, as its original clients open them.
+"""Conversions to plain folders, which contain only the format's own files.
 
+The format's original clients open such a folder.
 Here: copying a version's own files out, and making a plain folder of a finished conversion.
 Elsewhere: the conversion (logloom.pipelines.convert.convert), which files a format shows
 (logloom.pipelines.view).

@@ -1,4 +1,4 @@
-"""Planning a conversion: which logs of a source are to be converted into a root, before anything is written.
+"""Plan a conversion: find the logs of a source to convert, before any write.
 
 Here: `ConvertPlan`, and which records of an earlier conversion are kept.
 Elsewhere: sources (logloom.pipelines.convert.sources), the job (logloom.transforms.build.conversion), running

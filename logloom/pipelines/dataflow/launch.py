@@ -1,4 +1,4 @@
-"""The script that Dataflow's launcher runs by its path: logloom.pipelines.dataflow.template.
+"""The script that Dataflow's launcher runs: logloom.pipelines.dataflow.template.
 
 Python looks for modules beside a script first: their names must be none of other packages.
 """

@@ -1,4 +1,6 @@
-"""A build as a Dataflow flex template: what its launcher runs, in the image that workers run in.
+"""Program of the Dataflow flex template, which constructs and submits a build.
+
+The template's launcher runs it in the image of the workers:
 
 python -m logloom.pipelines.dataflow.template --recipe gs://.../recipe.yaml --to gs://...
     --runner=DataflowRunner ...

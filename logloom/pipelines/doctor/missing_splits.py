@@ -1,4 +1,4 @@
-"""Numbers that are missing in a row of splits: bag_0 and bag_2 of one recording, without bag_1.
+"""Gaps in the numbers of a recording's splits: bag_0 and bag_2, without bag_1.
 
 Recorders number the files of a recording from 0. Files of one log are splits of one recording; files that are
 logs by themselves are, if a recorder would name them so: after their folder, or after a date and time.

@@ -1,4 +1,4 @@
-"""What `logloom doctor` has observed of a log so far, in memory that doesn't grow with the log.
+"""Observations of a log for `logloom doctor`, in memory of bounded size.
 
 Here: `Examination`, and its state of each topic.
 Elsewhere: reading a log (doctor), results (findings).

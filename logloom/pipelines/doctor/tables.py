@@ -1,4 +1,4 @@
-"""Findings about tables apart from times: nulls, damaged columns, types that differ between files.
+"""Findings about tables: nulls, damaged columns, types that differ between files.
 
 Here: `findings`, which reads tables group by group, and `null_rows`, a function of one column.
 Elsewhere: times (doctor), the files (logloom.io.logs.table_files), what a finding is (findings).

@@ -1,4 +1,4 @@
-"""Anomalies of a log's times: strays, clocks set back, silences, stamps, topics that stop.
+"""Anomalies of log times: strays, set-back clocks, silences, stamps, early ends.
 
 Here: `judge_times`, from observations of each topic to findings, each with its line of a recipe.
 Elsewhere: observations (observations), recording times (logloom.io.logs.recording_times), refusal of messages

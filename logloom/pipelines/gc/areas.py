@@ -1,4 +1,4 @@
-"""Areas of a root: files that no record names, when they expire, and whether they name logs.
+"""Areas of a root for files that no record names: expiry, and names of logs.
 
 Here: `AREAS`, where a new kind of such files is registered; gc and purge handle all of them. Views and
 intervals of versions, and unfinished work on a local disk, are removed as whole folders

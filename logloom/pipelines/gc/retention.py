@@ -1,4 +1,4 @@
-"""Retention: which versions `logloom gc` keeps, and checks that their manifests can be read.
+"""Retention: versions that `logloom gc` keeps, and checks of their manifests.
 
 Elsewhere: what versions need (logloom.io.catalog.artifacts), removing everything else
 (logloom.pipelines.gc.gc), references into a root (`ReferredFormat` in logloom.io.formats.capabilities).

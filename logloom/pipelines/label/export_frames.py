@@ -1,4 +1,4 @@
-"""Frames for labelling tools: images of a column as files named by their keys, and a table of these.
+"""Export frames for labelling tools: images named by keys, and a table of keys.
 
     images/drive-01@1700000000000000000.jpg
     keys.parquet                            file, log_id, timestamp

@@ -1,4 +1,4 @@
-"""Warnings of `plan` about columns, and its estimate of episodes, from a sample of the rows of a build.
+"""Warnings of `plan` about columns, and estimates of episodes, from sampled rows.
 
 Elsewhere: the warnings themselves, and those of a build, which counts all rows
 (logloom.transforms.rows.plan.column_warnings, logloom.transforms.rows.missing_values).

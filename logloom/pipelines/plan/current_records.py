@@ -1,5 +1,6 @@
-"""Find log records of the latest version that are still current, comparing columns with a listing.
+"""Find log records of the latest version that are still current.
 
+Columns of the records are compared with a listing.
 Here: `standing`, `changed_logs`, and tasks of logs.
 Elsewhere: listing and opening logs (logloom.pipelines.plan.logs), planning (logloom.pipelines.plan.plan).
 

@@ -1,4 +1,4 @@
-"""Duplicates among the logs of a plan: one recording under several names, and the split that they share.
+"""Duplicates among the logs of a plan: copies of a recording, and their split.
 
 Here: `settle_duplicates`, which finds them, and `settled`, the rule for their split.
 Elsewhere: comparing bytes (logloom.io.logs.duplicates), the logs of a plan (logloom.pipelines.plan.logs).

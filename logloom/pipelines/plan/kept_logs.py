@@ -1,4 +1,4 @@
-"""Logs whose rows of the latest version are kept, though a build can't make them again.
+"""Logs that can't be built again, whose rows of the latest version are kept.
 
 Here: `kept_records`, `waiting_records` and `kept_notes`; `check_index` of a table of logs.
 Elsewhere: finding them (logloom.pipelines.plan.plan), identities (logloom.transforms.build.job).

@@ -1,4 +1,4 @@
-"""The logs of a plan that workers open first: columns from which tasks are made on demand.
+"""The logs that workers open first, as columns that make tasks on demand.
 
 There may be a million of them, few of which are objects at a time.
 

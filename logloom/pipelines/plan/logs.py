@@ -1,4 +1,4 @@
-"""The logs of a plan: unchanged ones, those opened by the driver, and those opened by workers.
+"""The logs of a plan: unchanged, opened by the driver, or opened by workers.
 
 Here: `PlanLogs`. If many have to be opened, it opens a deterministic sample.
 Elsewhere: the cache of logs (logloom.io.logs.log_cache), planning (logloom.pipelines.plan.plan).

@@ -1,4 +1,4 @@
-"""Logs that were truncated since the latest version was built from them, e.g. by an interrupted copy.
+"""Logs truncated since the latest version, for example by an interrupted copy.
 
 Here: `set_shortened_aside`, by the recipe's `shortened`.
 Elsewhere: missing logs, and the records of those that keep their rows (kept_logs).

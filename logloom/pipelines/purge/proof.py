@@ -1,4 +1,4 @@
-"""Traces of erased logs, and the proof, by reading all files of a root, that none is left.
+"""Traces of erased logs, and the proof that no file of a root contains any.
 
 Here: `Traces`, the names of logs and the digests of their files, and `find_left`, which searches all files.
 Elsewhere: what is erased, and in which order (logloom.pipelines.purge.purge).

@@ -1,4 +1,4 @@
-"""Purging: erasing logs, or time ranges of logs, from all versions, and proving that nothing is left.
+"""Purge logs or time ranges of them from all versions, and prove their erasure.
 
 Tombstones are written first, so that missing data is not taken for damage, and no build adds it again. Then
 the purge removes the logs' units with their portions, assembled outputs that contain rows of them, views,

@@ -1,4 +1,4 @@
-"""Rows to erase: a time range of a log, and whether the rest of the log can be built again.
+"""Rows to erase in a time range of a log, and whether the rest can be rebuilt.
 
 Here: `ErasedTime`, `content_without`, and `count_rows`.
 Elsewhere: erasing (logloom.pipelines.purge.purge), logs without that time (logloom.io.logs.redaction).

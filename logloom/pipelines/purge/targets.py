@@ -1,4 +1,4 @@
-"""Targets of a purge: records, units and assembled outputs of logs to erase, and roots that refer to them.
+"""Targets of a purge: records, units, assembled outputs, and referring roots.
 
 Here: `Found`; nothing is changed.
 Elsewhere: erasing it (logloom.pipelines.purge.purge), time ranges of a log (rows).

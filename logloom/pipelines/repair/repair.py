@@ -1,4 +1,4 @@
-"""Repairing a version: building again what is damaged or lost, checked by the recorded digests.
+"""Repair a version: rebuild damaged or lost files, checked by recorded digests.
 
 All files of the version are checked; lost parts of logs are written again from entries; damaged units are
 built again from their logs, by the version's own recipe; outputs are assembled again from their units; views

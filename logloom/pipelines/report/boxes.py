@@ -1,4 +1,4 @@
-"""Boxes drawn on images of the report: boxes in pixels, and boxes in space, projected by calibrations.
+"""Boxes drawn on images of the report: in pixels, or projected by calibrations.
 
 Here: which columns hold boxes, calibrations and poses, by their types and the recipe; what of a row's boxes
 is drawn on an image. docs/report.md says when that is.

@@ -1,4 +1,4 @@
-"""The dataset card of `logloom report --card`: a README.md with the YAML head that Hugging Face's hub reads.
+"""Dataset card of `report --card`: a README.md with Hugging Face's YAML head.
 
 Here: `card_of`; templates/card.md says how it reads.
 Elsewhere: the page (page). What the head may hold: https://huggingface.co/docs/hub/datasets-cards

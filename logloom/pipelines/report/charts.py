@@ -1,4 +1,4 @@
-"""Charts as SVG paths: histograms, stretches of logs on a time line, tracks on a map.
+"""Charts as SVG paths: histograms, time lines of logs, tracks on a map.
 
 Here: pure functions from numbers to coordinates. Of each view box, x goes right and y down.
 Elsewhere: what is drawn (samples, logs), the elements and colours around it (page).

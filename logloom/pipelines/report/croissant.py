@@ -1,4 +1,4 @@
-"""Croissant metadata of a version: JSON-LD in which tools find its files and columns.
+"""Croissant metadata of a version: its files and columns as JSON-LD.
 
 Here: `croissant_of`. Its record set "logs" is what the version says of each log, in the Parquet files that
 its manifest names (one set for each file, "logs-0" and so on, where there are several), so that mlcroissant

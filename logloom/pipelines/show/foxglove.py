@@ -1,4 +1,4 @@
-"""Values of rows as messages that Foxglove draws, in JSON; for the MCAP of `logloom show`.
+"""Values of rows as JSON messages for Foxglove, in the MCAP of `logloom show`.
 
 Here: pure functions from a column's type to its channel, and from values to messages.
 Elsewhere: which rows and columns are shown (show), the file (mcap), Rerun (rerun).

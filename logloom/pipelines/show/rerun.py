@@ -1,4 +1,4 @@
-"""Rows of a log in Rerun: `logloom show`, in its viewer or with `--save` as a recording.
+"""Rows of a log in Rerun: in its viewer, or as a recording of `show --save`.
 
 Here: `save_rrd` and `open_viewer`. An entity for each column, such as /camera/front, and for each age,
 /camera/front/age, on the time line `tick`. Where a row has no usable message of a column, its entity is

@@ -1,4 +1,4 @@
-"""Rows of a log for a viewer: which ones, and what each column is; for `logloom show`.
+"""Rows and columns of a log that `logloom show` displays in viewers.
 
 Here: `rows_of`, and the columns of what it gives: images, clouds, places, poses, or plain values.
 Elsewhere: reading rows and telling images, clouds and places (logloom.pipelines.version_rows), MCAP files

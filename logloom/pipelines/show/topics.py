@@ -1,4 +1,4 @@
-"""Topics of a log, decoded to be shown beside its rows in Rerun: `logloom show --with-log`.
+"""Decoded topics of a log beside its rows in Rerun, for `show --with-log`.
 
 Here: `LogTopics`, which selects what is shown of each message and reads it, a part of the log at a time.
 Elsewhere: opening the log (log), what is drawn (rerun), decoding (logloom.io.logs.messages).

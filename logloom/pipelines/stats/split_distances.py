@@ -1,4 +1,4 @@
-"""The least distance between splits of a version: the bound of its rule, and a check of its rows.
+"""Least distance between splits of a version: its rule's bound, and a check.
 
 A version records the rule by which a build split its rows, including `gap`, and all its rows follow it. So
 its manifest has a bound that is true by construction; measuring checks the rows.

@@ -1,4 +1,4 @@
-"""Statistics of a version's columns, as its builds counted them; of logs without any, by reading their rows.
+"""Statistics of a version's columns, from its builds or by reading rows.
 
 Here: `column_statistics`, by split where asked; what differs between those of two versions.
 Elsewhere: reading rows (recount), what statistics are (logloom.statistics), where a root keeps them

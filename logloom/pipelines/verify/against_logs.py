@@ -1,4 +1,4 @@
-"""Verification of a version against its logs: the job that made it, and whether it still gives the same rows.
+"""Verify a version against its logs, by making its job and rows again.
 
 Elsewhere: units against the manifest (logloom.pipelines.verify.verify).
 """

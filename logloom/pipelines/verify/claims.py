@@ -1,4 +1,4 @@
-"""Claims of a manifest, checked against the units that it names and against itself; no payload is read.
+"""Claims of a manifest, checked against its units and itself without payload.
 
 Here: totals, splits, keys, counts and assembled outputs of a version; its manifest's digest.
 Elsewhere: units by their bytes (logloom.transforms.build.unit_checks), all checks together

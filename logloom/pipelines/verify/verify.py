@@ -1,4 +1,4 @@
-"""Verification: proving that a committed version agrees with its manifest, and with its logs.
+"""Verification of a committed version against its manifest and its logs.
 
 Here: reading every unit and every assembled dataset back through its own reader, and the view.
 Elsewhere: checks without payload (claims), deriving rows again (against_logs).

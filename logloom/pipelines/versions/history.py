@@ -1,4 +1,4 @@
-"""The versions of a root, the logs of one version, and one log through all versions: `versions`.
+"""Versions of a root, logs of one version, and a log's history, for `versions`.
 
 Elsewhere: comparing two versions (logloom.pipelines.versions.diff), what builds left
 (logloom.pipelines.status).

@@ -1,4 +1,4 @@
-"""Descriptions of a version's logs, and of incomplete ones, shared by all commands."""
+"""Descriptions in words of a version's logs and their losses, for all commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rollback`, a new version with the contents of an earlier one; and `plan_drop`, one without some logs.
+"""New versions with earlier contents (`rollback`) or without logs (`plan_drop`).
 
 Elsewhere: running such a plan (logloom.pipelines.build.build), and what later builds leave out
 (logloom.pipelines.plan.plan).
