@@ -1,5 +1,6 @@
-"""Detection of angles that wrap: consecutive values jump by a whole turn, and all fit into one.
+"""Detection of wrapping angles, whose consecutive values jump by a whole turn.
 
+All values of such an angle are within one turn.
 Here: `TurnEvidence` of one number, which can be added over parts of a log.
 Elsewhere: interpolating angles (kernels), suggestions (logloom.transforms.suggest.samples), warnings
 (logloom.transforms.rows.plan.column_warnings).

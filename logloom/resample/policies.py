@@ -1,4 +1,4 @@
-"""The table of resample policies: the messages around a tick that each uses, and its result.
+"""Table of resample policies: the messages used around a tick, and the result.
 
 Here: `POLICIES`. A new policy is added here, and a second, slow implementation in
 tests/transforms/reference.py.

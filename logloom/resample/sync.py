@@ -1,5 +1,6 @@
-"""Matched sets: one message of each of some topics, close together in time, each message in one set at most.
+"""Matched sets: one message of each of some topics, close together in time.
 
+A message is in one set at most.
 Here: `match`, a pure function of the times of each topic, which also returns where the result is certain.
 Elsewhere: reading these times (logloom.transforms.rows.sync_clock), columns of sets
 (logloom.transforms.rows.topic_columns).

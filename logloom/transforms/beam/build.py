@@ -1,4 +1,4 @@
-"""The steps of a pipeline that build logs and commit a version, and how they are connected.
+"""Pipeline steps that build logs and commit a version, and their connections.
 
 Here: wiring, counters, and workers' log messages.
 Elsewhere: the work of each step (logloom.transforms.build.partition, logloom.transforms.build.commit,

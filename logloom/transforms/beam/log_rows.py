@@ -1,4 +1,4 @@
-"""The work of the steps of `ReadFromLogs`: from a recipe to its logs, their partitions, and rows.
+"""Work of the steps of `ReadFromLogs`: from a recipe to its logs and their rows.
 
     recipe  ->  logs, and the plan  ->  partitions of a log  ->  rows of a partition
                 of a sample             from its index

@@ -1,4 +1,4 @@
-"""Warnings of a plan or a build that `--strict` refuses, and warnings about a log as a whole.
+"""Warnings that `--strict` refuses, and warnings about a log as a whole.
 
 What the recipe accepts by name (`on_error: skip`, `vanished: keep`, `time: {set_back: …}`) is no warning.
 

@@ -1,4 +1,4 @@
-"""Bundles: neighbouring partitions of a log that pass through an engine as one element, as do their results.
+"""Bundles: neighbouring partitions, or their results, as one element of an engine.
 
 An engine keeps objects of its own around each element, up to several kB, which would dominate the memory of
 very many small partitions. Large partitions, and those of small plans, are elements of their own.

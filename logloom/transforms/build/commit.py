@@ -1,4 +1,4 @@
-"""Finishing a log once all its partitions are done, and a version once all its logs are.
+"""Finish a log after all its partitions, and a version after all its logs.
 
 Here: the log's reconciled record, and the commit.
 Elsewhere: how records reach the commit (logloom.transforms.build.outcomes), single partitions

@@ -1,4 +1,4 @@
-"""Conversions as builds: a job whose rows come from a dataset, part by part, instead of logs.
+"""Conversions as builds: a job whose rows come from parts of a dataset.
 
 Here: `ConvertJob`, the rows of a part, and the record of a converted log.
 Elsewhere: the source (logloom.io.rows.sources), planning (logloom.pipelines.convert.plan), the steps that

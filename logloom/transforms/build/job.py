@@ -1,4 +1,4 @@
-"""The job of a build, which every step gets: its logs and partitions, and the names of units.
+"""The job of a build, an input of every step: logs, partitions, names of units.
 
 Here: small picklable values, and identities (digests of all that a unit's bytes depend on): `Job`, `LogJob`.
 Elsewhere: making a job from a recipe (logloom.pipelines.plan.plan), the steps (partition, finish, ...), jobs

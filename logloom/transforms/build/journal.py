@@ -1,4 +1,4 @@
-"""The journal of a build: notes of workers on their progress, a file per process in a shared folder.
+"""Journal of a build: workers' notes on progress, in a file per process.
 
 Here: writing notes, and reading new ones. A note that can't be written is left out: no build fails because of
 its progress.

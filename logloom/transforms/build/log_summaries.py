@@ -1,4 +1,4 @@
-"""Summaries of logs that workers open first, where there are more new logs than the driver opens.
+"""Summaries of logs that workers open first, where the driver doesn't open all.
 
     listed: URIs, split  ->  opened: content id, key, checked against the plan  ->  partitions
                                         |

@@ -1,4 +1,4 @@
-"""Outcomes of a build's logs on their way to the commit, in files, however many there are.
+"""Outcomes of any number of a build's logs, passed to the commit in files.
 
     outcomes of logs -> groups of neighbours, each written as pages in runs/<number>/ -> the version's pages
 

@@ -1,4 +1,4 @@
-"""Build the units of one partition (a span of ticks of one log): one unit for each output.
+"""Build the units of a partition (a span of a log's ticks), one for each output.
 
 Here: pure functions of a job and a partition; any of them may run twice, or at the same time elsewhere.
 Elsewhere: making and writing rows (logloom.transforms.build.unit_writer), reading units back

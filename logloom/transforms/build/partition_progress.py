@@ -1,4 +1,4 @@
-"""Progress within a partition: how far its rows are, and what they take, as notes in the journal of a build.
+"""Progress within a partition: rows, and times of making and writing them.
 
 Elsewhere: the journal (logloom.transforms.build.journal), what people see (logloom.pipelines.build.progress).
 """

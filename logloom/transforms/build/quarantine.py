@@ -1,4 +1,4 @@
-"""Quarantine of logs that crash workers: attempts are noted, and later ones run in a separate process.
+"""Quarantine of logs that crash workers: retries run in a separate process.
 
 A log may end the process that builds it: its values need more memory than there is, or a decoder or a
 function of the user's crashes. Engines retry such work, and lose a worker each time. So each attempt leaves a

@@ -1,4 +1,4 @@
-"""Reading finished units back through their own readers, and comparing them with their entries.
+"""Read finished units by their own readers, and compare them with their entries.
 
 Here: `Reading`, `differences`, and `read_back`, which a build applies to units that it wrote.
 Elsewhere: building units (logloom.transforms.build.partition), the formats' readers (logloom.io), which units

@@ -1,4 +1,4 @@
-"""Marks of what was read back, so that a build that starts again doesn't read it again.
+"""Marks of units and outputs read back, so that a restarted build skips them.
 
 A bundle whose units were read back without differences leaves an empty file in runs/, named by the digests of
 the units' files and columns: units with other bytes have another name. So does an assembled output, named by

@@ -1,4 +1,4 @@
-"""Settings of a build that its workers need, passed as a whole from the command to them."""
+"""Settings of a build for its workers, passed as a whole by the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of deskewed points: move the points of a row's cloud to where they were at one time.
+"""Columns of deskewed clouds, with points moved to where they were at one time.
 
 Here: `Deskewing`, for a column in a span, and its plan (`deskew_plan`).
 Elsewhere: the arithmetic (logloom.resample.deskew), times of points (point_times), choosing clouds

@@ -1,4 +1,4 @@
-"""Notes on anomalies of a log's frames, for `logloom doctor` and records of versions.
+"""Notes on frame anomalies of a log, for `logloom doctor` and version records.
 
 Here: `frame_notes`, which counts anomalies in messages of a span of log time, so that spans can be added;
 `note_words`.

@@ -1,4 +1,4 @@
-"""Columns that are available in few rows: how many, the likely reason, and the line that helps.
+"""Columns available in few rows: how many, the likely cause, and a remedy.
 
 Here: `Availability` of a column in some logs, its causes (`cause_of`), warnings (`availability_warnings`).
 Elsewhere: counting rows of a build (logloom.transforms.build.commit) and of a sample

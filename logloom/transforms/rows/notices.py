@@ -1,4 +1,4 @@
-"""Notices: what people should know of a plan or a build, as values that print as lines or as JSON.
+"""Notices of a plan or a build to its user, printed as lines or as JSON.
 
 A note explains what a build does; `--quiet` hides it. A warning names what may be wrong although nothing
 failed; no option hides it.

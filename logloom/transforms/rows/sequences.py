@@ -1,5 +1,6 @@
-"""Sequences of rows, such as LeRobot's episodes and L5Kit's scenes: how many, how long, and what ends them.
+"""Sequences of rows: their number, their lengths, and the causes of their ends.
 
+LeRobot's episodes and L5Kit's scenes are such sequences.
 Here: `SequenceCounts` of an output, from the rows of logs; notices with the line of a recipe that joins
 sequences.
 Elsewhere: gaps between rows (logloom.transforms.rows.gaps), the formats that have sequences

@@ -1,4 +1,4 @@
-"""Partitions: splitting the ticks of a log into spans, and a span into pieces to read at a time.
+"""Partitions: spans of a log's ticks, and pieces of a span to read at a time.
 
 Here: `plan_spans`, `cut` and the bytes of a time range according to the index.
 Elsewhere: ticks (logloom.transforms.rows.ticks), making rows (logloom.transforms.rows.row_stream).

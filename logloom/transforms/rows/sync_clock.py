@@ -1,4 +1,4 @@
-"""Ticks of a clock that matches messages of several topics, and the message of each topic at each tick.
+"""Ticks of a clock that matches messages of several topics, and these messages.
 
 Here: finding and reading the part of a log that gives the same sets as the whole log for a stretch of ticks.
 Elsewhere: matching (logloom.resample.sync), clocks of one topic and rates (ticks), columns

@@ -1,4 +1,4 @@
-"""Clocks of topics: stamps in other fields than `header`, and clocks at a constant distance from log times.
+"""Clocks of topics: stamps in other fields, and constant offsets from log times.
 
 Here: pure functions from stamps and log times to the distance of a clock, and to the line of a recipe that
 repairs it; and the fields of a definition that may be stamps.

@@ -1,4 +1,4 @@
-"""The properties of JSON messages without a schema, and their types, from a sample of messages.
+"""Properties of JSON messages without a schema, and their types, from a sample.
 
 Here: `properties_of`, a function of parsed messages, and `sampled_objects`, which parses some of a log.
 Elsewhere: the columns made of them (columns), reading by a `dtype` (logloom.io.logs.messages.json).

@@ -1,4 +1,4 @@
-"""The steps that write assembled outputs: one dataset per split, made of the units of all its logs.
+"""Steps that assemble outputs: a dataset per split, from the units of all logs.
 
 The staged files are checked first, each by its digest; then the chunks are written, each by one worker; then
 the dataset is read back, and only then its entry is written, the completion mark. Portions of the parent

@@ -1,4 +1,4 @@
-"""A cache of the units that outputs are assembled from, so that a build reads only those of new logs.
+"""A cache of units of assembled outputs; builds read only the units of new logs.
 
     index/units      by log, what a plan needs of its units, and their lines in the last plan
 

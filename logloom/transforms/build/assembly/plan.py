@@ -1,4 +1,4 @@
-"""The plan of a version's assembled outputs: which of their files are missing, made once for all steps.
+"""Plan of a version's assembled outputs: missing files, found once for all steps.
 
     units of all logs -> plan of the format -> portions that the parent has: named, nothing else
                                             -> the rest: units to check, files to write, small files

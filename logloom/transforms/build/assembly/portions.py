@@ -1,4 +1,4 @@
-"""Portions of assembled outputs: which of them exist already, and the files of the others.
+"""Portions of assembled outputs: existing ones, and the files of the others.
 
 Elsewhere: a format's plan (`PlannedPortion` in logloom.io.formats.interface), their layout in a root
 (logloom.io.catalog.assembled_outputs), the outputs that name them (files), portions of units

@@ -1,4 +1,4 @@
-"""Dependencies of derived columns: modules by their content, installed packages by their version.
+"""Dependencies of derived columns: modules by content, packages by version.
 
 Here: `CodeOf`, which finds them from the source of the function's module.
 Elsewhere: `Dependency` itself, and parts of a plan with dependencies (logloom.transforms.rows.plan.row_plan);

@@ -1,4 +1,4 @@
-"""Read and load Python files given as --py, and the modules beside them that they import.
+"""Read and load Python files given as --py, with modules imported beside them.
 
 Here: `PythonFile`, which is sent to workers without access to its path, and the finder that imports
 such modules, on the driver and on workers.

@@ -1,4 +1,4 @@
-"""Structs that users' functions return, as values of a column whose elements are structs.
+"""Structs that users' functions return, as values of a column of structs.
 
 Here: `structs_of`, which takes structured arrays, dicts and tuples, field by field.
 Elsewhere: calling functions and checking what they return (columns).

@@ -1,4 +1,4 @@
-"""Resolve a recipe for its logs: look up topics and fields, derive types, collect all mistakes.
+"""Resolve topics, fields and types of a recipe for its logs; collect mistakes.
 
 Here: `resolve`, which makes the row plan, and `hold_to`, which checks another log against it.
 Elsewhere: topics over all logs (topics), types of columns (types), values of single keys of a recipe

@@ -1,4 +1,4 @@
-"""The plan of rows: a recipe resolved for its logs, as small immutable values for workers.
+"""The plan of rows: a recipe resolved for its logs, as small immutable values.
 
 Here: `RowPlan` and its parts.
 Elsewhere: the recipe (logloom.recipe), making a plan (logloom.transforms.rows.plan.resolve), making rows
