@@ -1,4 +1,4 @@
-"""Importing Beam for a job whose engine needs it: this machine's workers don't, and start meanwhile."""
+"""Import of a job's module, with Beam or while local workers start without it."""
 
 from __future__ import annotations
 

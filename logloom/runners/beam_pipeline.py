@@ -1,4 +1,4 @@
-"""Pipelines and options of Beam: without the folders that Beam leaves under /tmp, or unknown options."""
+"""Beam pipelines without leftover folders in /tmp, and checks of Beam's options."""
 
 from __future__ import annotations
 

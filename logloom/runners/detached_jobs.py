@@ -1,4 +1,4 @@
-"""States of detached jobs, requested from engines at the place that the command recorded.
+"""States of detached jobs, requested from engines at the recorded places.
 
 Places come from roots, which may be a stranger's: only what has the form of a place of ours is asked, and of
 the answer only a state and a reason are taken.

@@ -1,4 +1,4 @@
-"""Running a pipeline on an engine: start it, submit, watch, and end all that was started, whatever happens.
+"""Run a pipeline on an engine: start, submit, watch, and end it in any case.
 
 Elsewhere: what each engine is (a module each), what a pipeline does (logloom.pipelines).
 """

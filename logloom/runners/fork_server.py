@@ -1,4 +1,4 @@
-"""Worker processes that are forked from one that has imported everything: a fork takes milliseconds.
+"""Worker processes forked in milliseconds from a server with all imports done.
 
 The server is a process of its own: it imports and forks, and has no thread of Python's, with which a fork
 would not be safe. Its workers share the memory of what was imported. It ends with the process that

@@ -1,4 +1,4 @@
-"""Steps of a pipeline run on this machine, without Beam: in this process, or by worker processes beside it.
+"""Steps of a pipeline without Beam, in this process or in local workers.
 
 `INLINE` replaces `apache_beam` when a pipeline is built. Elements are made when the next step
 asks for them, so that a partition is read back while it is still in memory, and only what steps group or take

@@ -1,4 +1,4 @@
-"""Worker processes of this machine, which make elements for a pipeline without Beam.
+"""Worker processes of this machine, for pipelines without Beam.
 
 They are forked from a server (fork_server), and communicate with this process by a pair of sockets each: no
 other process reaches them, and they end with it.

@@ -1,4 +1,4 @@
-"""A pool of Beam workers: engines ask it for a worker, it starts one as a process of the same Python.
+"""A pool of Beam workers: processes of the same Python, started on request.
 
 python -m logloom.runners.pool --port 50000 [--host ADDRESS]     on each machine of a cluster
 

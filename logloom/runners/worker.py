@@ -1,4 +1,4 @@
-"""One Beam worker process, as a pool or an engine starts it: python -m logloom.runners.worker --id=... .
+"""A Beam worker process: python -m logloom.runners.worker --id=... .
 
 Takes the arguments of Beam's container contract, so an engine's PROCESS environment can start it too. Its
 logs go to the engine, each line with its logger's name.

@@ -1,4 +1,4 @@
-"""The state of a detached Dataflow job: one that runs on after the command that submitted it has ended.
+"""State of a detached Dataflow job, which outlives the command that submitted it.
 
 Here: `look_at`, which asks Dataflow about the job at a place (the URL of a console page); `place_of`.
 """

@@ -1,4 +1,4 @@
-"""Google Cloud Dataflow: Beam's own client submits; here the job is watched, counted and cancelled.
+"""The engine Google Cloud Dataflow: jobs submitted by Beam's client and watched.
 
 What workers run in is an image that holds logloom (the Dockerfile beside this module). How a job is described
 before it is submitted: `describe`. Elsewhere: the flex template, docs/howto/dataflow.md.

@@ -1,2 +1,5 @@
-"""Apache Flink: fetching it (jars), a standing cluster's REST interface (rest), Beam's job service
-(job_service), the engine (engine)."""
+"""Apache Flink as an engine.
+
+Here: fetching it (jars), a standing cluster's REST interface (rest), Beam's job service (job_service), the
+engine (engine).
+"""

@@ -1,4 +1,4 @@
-"""Folders of the user's cache, filled the first time that they are needed; programs that fill them."""
+"""Folders of the user's cache, filled on first use, and programs that fill them."""
 
 from __future__ import annotations
 

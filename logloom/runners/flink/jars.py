@@ -1,4 +1,4 @@
-"""The jars of Flink and of Beam's job server for it, fetched once with Maven; and Java to run them.
+"""Jars of Flink and of Beam's job server for it, fetched once with Maven; Java.
 
 python -m logloom.runners.flink.jars     fetches them before they are needed
 """

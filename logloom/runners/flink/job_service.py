@@ -1,4 +1,4 @@
-"""Jobs on an engine behind Beam's job service: submitting, watching, counting, cancelling.
+"""Jobs on an engine behind Beam's job service: submit, watch, count, cancel.
 
 Elsewhere: starting the job server (engine), and the workers (logloom.runners.pool).
 """

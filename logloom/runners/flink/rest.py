@@ -1,4 +1,4 @@
-"""A standing Flink cluster, through its REST interface: how large it is, and its jobs.
+"""REST interface of a standing Flink cluster: its size, and its jobs.
 
 Here: `FlinkCluster`; `look_at`, the state of a detached job (it outlives the command that submitted it).
 """
