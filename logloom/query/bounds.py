@@ -1,4 +1,4 @@
-"""Evaluation of filters with unknown values: of single rows, and of all rows of a log with their neighbours.
+"""Evaluation of filters with unknown values, over rows and over whole logs.
 
 Here: `of_rows`, for filters of single rows; `Bounds`, which are gathered for leaves of a filter from blocks
 of rows; `evaluate`, which returns where the filter holds, and where it may hold.

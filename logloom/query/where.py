@@ -1,4 +1,4 @@
-"""Filters, the `where` of recipes, datasets and tables: their checks and their evaluation over columns.
+"""Filters (`where` of recipes, datasets, tables): checks, evaluation over columns.
 
 Here: `Filter`, of text (`parse`) or of tuples (`all_of`); `may_hold`, for rows of which little is known.
 Nothing is ever evaluated as Python.

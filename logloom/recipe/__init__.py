@@ -1,4 +1,4 @@
-"""The recipe: a short YAML file, or the same in Python, that defines a dataset to build from logs."""
+"""The recipe, in YAML or Python, which defines a dataset to build from logs."""
 
 from logloom.recipe.columns import DerivedColumn, LabelColumn, TopicColumn, TransformColumn
 from logloom.recipe.model import Recipe

@@ -1,4 +1,4 @@
-"""Names of topics and fields of which a log has one: `topic: {any: [/grip, /gripper/state]}`.
+"""Alternative names of topics and fields: `topic: {any: [/grip, /gripper/state]}`.
 
 Here: `with_first_names`, which gives columns and the clock the first name and collects the others.
 Elsewhere: finding the name that a log has (logloom.io.logs.renamed_log).

@@ -1,4 +1,4 @@
-"""The columns of a recipe: from a topic, from transforms between frames, from tables of labels, or derived.
+"""Columns of a recipe: from topics, frame transforms, label tables, or derived.
 
 Here: the keys under `columns.<name>` and their valid combinations; the names of resample policies.
 Elsewhere: checks that the logs have such topics and fields (logloom.transforms.rows.plan.resolve).

@@ -1,4 +1,4 @@
-"""The labels of a recipe: the tables of its label columns, and the labels of each log.
+"""Labels of a recipe: the tables of its label columns, and labels of each log.
 
 Elsewhere: reading a table (logloom.io.labels.label_tables), the keys under `columns.<name>` (columns), the
 join (logloom.transforms.rows.label_columns).

@@ -1,4 +1,4 @@
-"""A catalogue: the logs of a recipe as a table lists them, a row for each file or folder.
+"""A catalogue: a table of a recipe's logs, with a row for each file or folder.
 
 Here: reading the table and selecting rows.
 Elsewhere: its keys in a recipe (`LogTable` in model), the files themselves (logs).

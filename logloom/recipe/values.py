@@ -1,4 +1,4 @@
-"""Small values of a recipe: durations, sizes, rates and shares, and their notation.
+"""Small values of a recipe (durations, sizes, rates, shares) and their notation.
 
 Here: pydantic types that read "50ms", "500m", "512MiB", 29.97 or "1%" exactly and write it back the same.
 Elsewhere: the keys that contain them (model), the original text of YAML numbers (yaml).

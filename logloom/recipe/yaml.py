@@ -1,4 +1,4 @@
-"""YAML for recipes: safe, with the line of every key, and numbers that keep their text.
+"""YAML for recipes: safe, with line numbers of keys and original text of numbers.
 
 Here: `load` and `dump`. Plain data only: mappings with text keys, lists, text, numbers, true, false, null.
 Elsewhere: the meaning of the data (model).
