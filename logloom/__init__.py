@@ -1,4 +1,4 @@
-"""Weave raw drive logs into versioned training datasets, and read them back for training and for proof.
+"""Weave raw drive logs into versioned training datasets, and read them back.
 
 `import logloom as ll` gives the names below, each imported on first use, and modules such as `ll.datasets`.
 """

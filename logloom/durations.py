@@ -1,4 +1,4 @@
-"""Lengths of time as the Python API takes them: a text with its unit, a number of seconds, or a timedelta.
+"""Lengths of time in the Python API: text with a unit, seconds, or a timedelta.
 
 Here: `nanoseconds_of`, the one rule for all arguments that are lengths of time, and `offset_of`, for those
 that may be negative.

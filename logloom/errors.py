@@ -1,4 +1,4 @@
-"""Errors of logloom, each built from a single message so that it survives pickling between workers.
+"""Errors of logloom, each built from a single message so that it can be pickled.
 
 The tree of classes:
 

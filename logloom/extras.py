@@ -1,4 +1,4 @@
-"""Imports of optional packages, of packages that not every command needs, and of names on use.
+"""Imports of optional or rarely needed packages, and of names on first use.
 
 The error for a missing package names the extra that installs it.
 """

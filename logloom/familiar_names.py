@@ -1,4 +1,4 @@
-"""Names that other tools use, and what has their meaning here, for errors about unknown names.
+"""Names that other tools use, and logloom's equivalents, for error messages.
 
 These are no aliases: the error of an unknown name contains ours.
 """

@@ -1,4 +1,4 @@
-"""Small pieces of HTML for notebooks, in which every text is escaped: names come from logs."""
+"""HTML fragments for notebooks; all text is escaped, as names come from logs."""
 
 from __future__ import annotations
 

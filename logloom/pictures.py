@@ -1,4 +1,4 @@
-"""Small pictures of values, for pages and notebooks: thumbnails of images, and clouds of points from above.
+"""Small pictures for pages and notebooks: thumbnails, and point clouds from above.
 
 Here: pure functions from bytes and arrays to the bytes of a file, always the same ones.
 Elsewhere: which values are shown (logloom.pipelines.version_rows, logloom.datasets.notebook).

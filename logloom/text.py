@@ -1,4 +1,4 @@
-"""Text for people: counts with their noun, sizes and times, near names, and text without control characters.
+"""Text for people: counts, sizes, times, near names, escaped control characters.
 
 Here: pure functions.
 Elsewhere: printing (logloom.cli.terminal), messages of errors (logloom.errors). Names of topics, types

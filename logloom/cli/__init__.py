@@ -1,5 +1,6 @@
-"""The `logloom` command: parses arguments, calls a function, prints its result; a file for each command.
+"""The `logloom` command line: a module for each command, and exit codes.
 
+A command parses its arguments, calls a function and prints the result.
 Exit codes: 0 done and whole; 1 failed; 2 bad usage or recipe; 3 done, but something was salvaged, skipped or
 found different; 4 a version was committed, but what follows failed; 130 and 143 stopped by SIGINT and
 SIGTERM. Everything heavy is imported inside a command, so that `--help` is quick.

@@ -1,4 +1,4 @@
-"""`logloom versions`: versions of a root, the logs of one, and one log in all of them."""
+"""`logloom versions`: versions of a root, logs of one, and a log in all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Synthetic drives to try logloom on: logs with all that makes real ones hard, and recipes for them.
+"""Synthetic drives for trying logloom: logs with realistic faults, and recipes.
 
 Here: what each topic of the plain drives holds, and when.
 Elsewhere: drives of a whole car (car), episodes of an arm (arm), recording them (recorder), the world

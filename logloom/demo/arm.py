@@ -1,4 +1,4 @@
-"""Synthetic episodes of a robot arm: its joints, its gripper, its commands and its camera.
+"""Synthetic episodes of a robot arm: joints, gripper, commands and camera.
 
 Elsewhere: recording them (recorder), the messages (messages), drives of cars (logloom.demo, car).
 """

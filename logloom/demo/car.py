@@ -1,5 +1,6 @@
-"""Drives of a whole car: cameras that record video, lidars that turn while it drives, frames, labels.
+"""Synthetic drives of a whole car: cameras, lidars, frames and labels.
 
+Cameras record video; lidars turn while the car drives.
 Here: topics, the tree of frames, encoders of video, and the tables of labels.
 Elsewhere: recording (recorder), the world (motion), what sensors see of it (sensors).
 

@@ -1,4 +1,4 @@
-"""ROS 2 messages of the synthetic drives: their definitions and how they are written as CDR.
+"""ROS 2 messages of the synthetic drives: definitions, and encoding as CDR.
 
 Here: `definition` and one function per message type, each giving a whole CDR message (little-endian, with its
 4-byte header). Reading is elsewhere (logloom.io.logs); logloom writes messages for its demo only.

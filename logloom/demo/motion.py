@@ -1,4 +1,4 @@
-"""The world of the synthetic drives: a winding road, the car on it, others around it, traffic lights, houses.
+"""World of the synthetic drives: a road, agents on it, traffic lights, houses.
 
 Everything is a closed formula of time, so that positions, velocities, yaw, turning rate and acceleration
 agree exactly, whenever a sensor looks. Lengths are in metres, times in seconds since the drive began, angles

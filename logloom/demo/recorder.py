@@ -1,4 +1,4 @@
-"""Recording synthetic drives: when sensors look, the faults of transport and recorder, and the MCAP files.
+"""Recording of synthetic drives: sensor times, injected faults, MCAP files.
 
 Elsewhere: what topics hold (`TOPICS` of logloom.demo, car), the messages (messages), the world (motion).
 """

@@ -1,4 +1,4 @@
-"""The part `annotations`: registers the output format of OpenMMLab 2.0's annotation files."""
+"""The part `annotations`: registers the format of OpenMMLab 2.0 annotation files."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""The part `dataflow`: registers the engine Google Cloud Dataflow, and the lookup of its detached jobs."""
+"""The part `dataflow`: registers the engine Dataflow and its job lookup."""
 
 from logloom.parts import Part
 

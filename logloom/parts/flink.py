@@ -1,4 +1,4 @@
-"""The part `flink`: registers the engine Apache Flink, and the lookup of its detached jobs."""
+"""The part `flink`: registers the engine Apache Flink and its job lookup."""
 
 from logloom.parts import Part
 

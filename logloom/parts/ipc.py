@@ -1,4 +1,4 @@
-"""The part `ipc`: registers Arrow IPC files, and the folders of them that Hugging Face's package saves."""
+"""The part `ipc`: registers Arrow IPC files, and Hugging Face's folders of them."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,7 @@
-"""The part `openmmlab`: OpenMMLab's interface to the output `annotations`, in logloom.datasets.openmmlab."""
+"""The part `openmmlab`: OpenMMLab's interface to the output `annotations`.
+
+The interface is in logloom.datasets.openmmlab.
+"""
 
 from logloom.parts import Part
 

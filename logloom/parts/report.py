@@ -1,4 +1,4 @@
-"""The part `report`: registers the verb `report`, and the page that it writes about a version."""
+"""The part `report`: registers the command `report` and the page that it writes."""
 
 from logloom.parts import Part, Verb
 

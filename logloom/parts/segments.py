@@ -1,4 +1,4 @@
-"""The part `segments`: registers the importer of labels from releases of Segments.ai."""
+"""The part `segments`: registers the importer of labels from Segments.ai."""
 
 from logloom.parts import Part
 

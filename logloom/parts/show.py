@@ -1,4 +1,4 @@
-"""The part `show`: registers the verb `show`, which shows rows and logs in viewers."""
+"""The part `show`: registers the command `show`, a viewer of rows and logs."""
 
 from logloom.parts import Part, Verb
 

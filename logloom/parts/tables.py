@@ -1,4 +1,4 @@
-"""The part `tables`: registers folders of Parquet, Feather and CSV files as a kind of log."""
+"""The part `tables`: registers Parquet, Feather and CSV folders as a kind of log."""
 
 from logloom.parts import Part
 

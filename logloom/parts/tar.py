@@ -1,4 +1,4 @@
-"""The part `tar`: registers the output format of tar shards in the WebDataset convention."""
+"""The part `tar`: registers the format of tar shards in WebDataset's convention."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Call functions in several threads, in a forked process, or in another process that can't import Beam."""
+"""Calls in threads, in a forked process, or in a process that can't import Beam."""
 
 from __future__ import annotations
 

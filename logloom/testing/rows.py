@@ -1,4 +1,4 @@
-"""Rows for contracts: types of every kind, blocks of values that are hard to keep, and comparing values.
+"""Rows for contracts: random types, difficult values, and comparison of values.
 
 Equal seeds give equal rows.
 """

@@ -1,4 +1,4 @@
-"""Groups of options that several commands share: a command takes a group as one parameter.
+"""Groups of options that several commands share, each as one parameter.
 
 A group is a frozen dataclass; each field is an argument or option of Typer's, `Annotated`, with its default.
 """

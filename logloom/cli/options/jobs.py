@@ -1,4 +1,4 @@
-"""Options of the commands that run a job, `build` and `convert`, and running a plan.
+"""Options of the commands that run a job: `build` and `convert`.
 
 Here: `EngineOptions`, explained in docs/engines.md, `JobOptions`, and `run_job`.
 Elsewhere: planning (recipes, logloom.cli.convert).

@@ -1,4 +1,4 @@
-"""Options for recipes and logs, which `plan` and `build` share, and `verify` and `repair`."""
+"""Options for recipes and logs of `plan`, `build`, `verify` and `repair`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Options that many commands share, and printing: results to stdout, messages to stderr."""
+"""Options that many commands share, and printing to stdout and stderr.
+
+Results go to stdout, messages to stderr.
+"""
 
 from __future__ import annotations
 
