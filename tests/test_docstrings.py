@@ -1,4 +1,4 @@
-"""What docstrings of public functions and methods say: each parameter by its name, and what comes back.
+"""Docstrings: parameters and results of public functions and methods, and first lines of modules.
 
 Public are the modules and names that the site's reference explains (docs/site/pages.py). Examples in
 docstrings are run elsewhere (test_doctests).
@@ -101,3 +101,10 @@ def test_docstrings_explain_each_parameter_and_what_is_returned(module, names):
         missing = [one for one in parameters_of(function) if one not in explained_in(doc)]
         assert not missing, f"the docstring of {qualified} doesn't explain {', '.join(missing)}"
         assert tells_the_result(function, doc), f"the docstring of {qualified} doesn't say what it returns"
+
+
+def test_the_first_line_of_each_module_is_within_80_characters():
+    for path in sorted((REPOSITORY / "logloom").rglob("*.py")):
+        docstring = ast.get_docstring(ast.parse(path.read_bytes())) or ""
+        first = docstring.partition("\n")[0]
+        assert len(first) <= 80, f"shorten the docstring of {path.relative_to(REPOSITORY)}: {first!r}"
