@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logloom.io.catalog.pages import (
+    GONE,
     MAX_LOGS,
     PAGES,
     LogRecord,
@@ -30,8 +31,6 @@ from logloom.io.storage.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-GONE = "gone"  # the status of a change that takes its log out of the version
 
 
 def write_records(store: Store, records: Iterable[LogRecord], folder: str = PAGES) -> LogRecords:

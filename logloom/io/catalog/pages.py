@@ -29,7 +29,6 @@ from logloom.io.storage.metadata import (
     Name,
     NameOrNone,
     Text,
-    Texts,
     Unicode,
     canonical,
     checked,
@@ -61,6 +60,8 @@ _NAMES = {
     "part": r"^[^/\\\x00-\x1f]{0,255}$",
     "statistics": r"^[^/\\\x00-\x1f]{0,255}$",
 }
+
+GONE = "gone"  # the status of a change that takes its log out of the version; in no version's pages
 
 
 class LogStatus(enum.StrEnum):
@@ -98,7 +99,7 @@ class LogRecord:
     __pydantic_config__ = STRICT
 
     log_id: Unicode
-    uris: Texts
+    uris: tuple[Text, ...]
     content_id: Unicode
     split: Name
     key: Unicode
@@ -211,6 +212,8 @@ def records_of(table: pa.Table, place: str) -> list[LogRecord]:
         row["splits"] = parsed(row["splits"] or "{}", f"{where}: splits")
         for name, nothing in _JSON.items():
             row[name] = () if row[name] == "[]" else parsed(row[name] or nothing, f"{where}: {name}")
+        if not row["uris"] and row["status"] != GONE:
+            raise DatasetError(f"{where}: log {row['log_id']!r} has no uris")
     return [checked(LogRecord, row, f"{place}: row {number}") for number, row in enumerate(rows)]
 
 

@@ -165,6 +165,8 @@ def problems_at(place: str, find: Callable[[], Iterable[str]]) -> Iterator[str]:
     try:
         for problem in find():
             yield f"{place}: {problem}"
+    except KeyError as error:
+        yield f"{place}: damaged: {error} is missing"
     except (*OF_CONTENT, ValueError, TypeError, *MISSING) as error:
         yield f"{place}: {error}"
 

@@ -50,7 +50,6 @@ def _encodes(text: str) -> str:
 
 # Text may hold what no UTF-8 has, as names of files do, so it isn't pydantic's own kind of str.
 Text = InstanceOf[str]
-Texts = Annotated[tuple[Text, ...], Field(min_length=1)]
 Unicode = Annotated[str, Strict(), AfterValidator(_encodes)]  # what Parquet holds
 Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Int64 = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]

@@ -24,8 +24,8 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.commit_times import clock
 from logloom.io.catalog.entries import FAN_OUT
 from logloom.io.catalog.manifest import Manifest, digest_of_manifest, manifest_at
-from logloom.io.catalog.page_merge import GONE, write_records
-from logloom.io.catalog.pages import LogRecord, LogStatus
+from logloom.io.catalog.page_merge import write_records
+from logloom.io.catalog.pages import GONE, LogRecord, LogStatus
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.row_counts import rows_by_split
 from logloom.io.catalog.tombstones import Purged

@@ -23,8 +23,8 @@ from logloom.io.catalog.manifest import (
     read_assembled,
     read_manifest,
 )
-from logloom.io.catalog.page_merge import GONE, merge_records
-from logloom.io.catalog.pages import LogRecord, LogStatus
+from logloom.io.catalog.page_merge import merge_records
+from logloom.io.catalog.pages import GONE, LogRecord, LogStatus
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.storage.store import Store

@@ -173,12 +173,14 @@ def entry_problems(store: Store, entry: Entry) -> Iterator[str]:
 
 
 def portion_entries(entry: Entry) -> list[Entry]:
-    """What the entries of a unit's portions say, but for their software."""
+    """Return the entries of a unit's portions that its own entry promises, but for their software."""
     files: dict[str, list[FileEntry]] = {}
     for file in entry.files:
         if file.portion:
             files.setdefault(file.portion, []).append(replace(file, portion=""))
-    portions = {one["identity"]: one for one in entry.unit.get("portions", {}).values()}
+    said = entry.unit.get("portions")  # anything, in a damaged manifest
+    ones = [one for one in said.values() if isinstance(one, dict)] if isinstance(said, dict) else []
+    portions = {str(one.get("identity")): one for one in ones}
     return [
         replace(
             entry,

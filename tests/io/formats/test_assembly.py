@@ -107,5 +107,7 @@ def test_damage_ends_what_is_told_and_a_fault_of_the_store_is_raised():
         raise error
 
     assert list(problems_at("file", lambda: find(DatasetError("two")))) == ["file: one", "file: two"]
+    damaged = ["file: one", "file: damaged: 'parts' is missing"]
+    assert list(problems_at("file", lambda: find(KeyError("parts")))) == damaged
     with pytest.raises(StorageError, match="away"):
         list(problems_at("file", lambda: find(StorageError("away"))))

@@ -1,5 +1,6 @@
 """Column groups of a table that pipelines build: what a later version with other columns keeps."""
 
+import dataclasses
 import pathlib
 import shutil
 
@@ -11,6 +12,7 @@ from logloom.io.catalog.manifest import entries_of, open_root
 from logloom.io.storage.store import Store
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
+from logloom.transforms.build.unit_checks import entry_problems
 from tests.pipelines.conftest import build_at, digests
 
 PEAK = "  ego.peak: {topic: /odom, field: twist.twist.linear.x, resample: max, window: [-500ms, 0ms]}\n"
@@ -69,6 +71,16 @@ def test_a_column_in_a_new_group_leaves_the_blobs_of_all_others_untouched(drive,
         assert row["ego.peak"] >= row["ego.speed"]
         assert row["camera.front"] == old["camera.front"]
         np.testing.assert_array_equal(row["lidar.points"], old["lidar.points"])
+
+
+def test_entries_of_groups_that_a_damaged_record_describes_differ_from_the_stored_ones(first):
+    store, manifest = open_root(Store.at(str(first)))
+    entry = next(entry for _, entry in entries_of(store, manifest.logs) if entry.rows)
+    assert list(entry_problems(store, entry)) == []
+    (group, own), *_ = entry.unit["portions"].items()
+    for portions in (None, 7, [], {"a": None}, {group: {}}, {group: own | {"identity": []}}):
+        damaged = dataclasses.replace(entry, unit=entry.unit | {"portions": portions})
+        assert any("another unit" in problem for problem in entry_problems(store, damaged))
 
 
 def test_the_version_says_in_which_folders_its_blobs_lie(drive, root):
