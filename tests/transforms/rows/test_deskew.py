@@ -306,7 +306,7 @@ def quaternion_of(m):
     return np.linalg.eigh(k)[1][:, -1].tolist()
 
 
-@pytest.mark.parametrize("child", ["lidar", "imu", "arm"])
+@pytest.mark.parametrize("child", by_tier(["lidar", "arm"], ["lidar", "imu", "arm"]))
 def test_odometry_may_be_that_of_a_frame_that_is_mounted_on_the_base(tmp_path, child):
     # A driver's odometry is that of its own sensor, which has a second parent then: the base, by /tf_static.
     mounts = {"lidar": ("base", MOUNT), "imu": ("base", ((-0.4, 0.1, 0.6), (0.1, 0.0, -0.2, 0.9)))}
@@ -361,11 +361,14 @@ def test_deskewed_rows_are_the_same_in_any_partitioning(log):
     held = "{tf: {from: lidar, to: base, extrapolate: {hold: 20ms}, cache: 50ms}}"
     other = f'topic: /lidar, as: "points[x,y,z]", tolerance: 150ms, deskew: {{pose: {held}, to: end}}'
     columns = f"{column()}\nother: {{{other}}}"
-    for more in ("", "rows: {require: [points, other]}\n", 'rows: {where: "points.age < 20000000"}\n'):
+    sizes = [(by_tier(7, 3), 1 << 20), (13, 1 << 13), (1000, 1 << 12)]
+    for number, more in enumerate(
+        ("rows: {require: [points, other]}\n", "", 'rows: {where: "points.age < 20000000"}\n')
+    ):
         plan = resolved(recipe(columns, more=more), {"drive": log})[0]
         whole, tallies = built(log, plan)
         assert len(tallies) == 1
-        for rows, max_bytes in ((by_tier(7, 3), 1 << 20), (13, 1 << 13), (1000, 1 << 12)):
+        for rows, max_bytes in by_tier([sizes[number]], sizes):
             parts, some = built(log, resolved(recipe(columns, rows, more), {"drive": log})[0], max_bytes)
             for name, values in whole.items():
                 one, other = (v if isinstance(v, np.ndarray) else v.values for v in (values, parts[name]))
@@ -660,8 +663,16 @@ def whole(log):
     return built(log, resolved(recipe(column()), {"drive": log})[0])[0]
 
 
-@pytest.mark.parametrize(("count", "spread"), [(4, 400_000), (1, 0), (5, 0), (2, 90)])
-@pytest.mark.parametrize("rows", [1000, by_tier(9, 3)])
+LAST = [(4, 400_000), (1, 0), (5, 0), (2, 90)]
+
+
+@pytest.mark.parametrize(
+    ("count", "spread", "rows"),
+    by_tier(
+        [(*last, rows) for last, rows in zip(LAST, [9, 1000, 1000, 9], strict=True)],
+        [(*last, rows) for last in LAST for rows in (3, 1000)],
+    ),
+)
 def test_a_last_cloud_of_few_points_changes_nothing_of_the_others(tmp_path, whole, count, spread, rows):
     clouds, (points, times) = with_last(count, spread)
     other = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
@@ -842,11 +853,11 @@ def test_a_table_without_transforms_is_told_which_columns_they_have(tmp_path):
 @pytest.mark.parametrize(
     ("field", "write"),
     [
+        ("rows", lambda start, times: pa.array(times, pa.timestamp("ns"))),
+        ('["rows[].z", "rows[].t", "rows[].x", "rows[].y"]', lambda start, times: pa.array(times / 1e9)),
         ("rows", lambda start, times: pa.array(times - start, pa.uint32())),
         ('["rows[].x", "rows[].y", "rows[].z"]', lambda start, times: pa.array((times - start) / 1e6)),
-        ('["rows[].z", "rows[].t", "rows[].x", "rows[].y"]', lambda start, times: pa.array(times / 1e9)),
-        ("rows", lambda start, times: pa.array(times, pa.timestamp("ns"))),
-    ],
+    ][: by_tier(2, 4)],
 )
 def test_sweeps_that_are_tables_are_deskewed(tmp_path, field, write):
     folder = tmp_path / "lidar"

@@ -103,8 +103,8 @@ def test_a_policy_that_bends_values_gets_a_warning_in_any_partition(tmp_path, po
     found = warnings_of(path, columns)
     assert len(found) == bool(said)
     assert "".join(found).removeprefix("column x: ").startswith(said)
-    assert found == warnings_of(path, columns, rows=by_tier(130, 40))
-    assert found == warnings_of(path, columns, rows=170, max_bytes=1 << 10)
+    for rows, max_bytes in by_tier([(130, 1 << 12)], [(40, 1 << 20), (170, 1 << 10)]):
+        assert found == warnings_of(path, columns, rows, max_bytes)
 
 
 def test_a_mean_of_values_that_jump_by_a_turn_gets_a_warning(tmp_path):
@@ -125,7 +125,7 @@ def test_neighbours_count_as_far_as_ticks_lie_between_them(tmp_path):
         )
         found = warnings_of(path, columns)
         assert [MIXES in line for line in found] == [True] * is_told
-        assert found == warnings_of(path, columns, rows=7)
+        assert found == warnings_of(path, columns, rows=by_tier(25, 7))
 
 
 def test_numbers_of_a_vector_are_told_apart(tmp_path):
