@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -81,6 +82,7 @@ class MemoryLog:
     refusals: tuple[Refusal, ...] = ()
     requests: list[Mapping[str, TopicRequest]] = field(default_factory=list)
     extent: tuple[Bound | None, Bound | None] = (None, None)
+    _made: tuple[Sequence[object], LogSummary] | None = None
 
     @cached_property
     def recorded(self) -> RecordedTime:
@@ -89,6 +91,15 @@ class MemoryLog:
 
     @property
     def summary(self) -> LogSummary:
+        """Made again where topics or their arrays were replaced."""
+        now = [part for n, t in self.topics.items() for part in (n, t.stamps, t.log_times, t.positions)]
+        before, summary = self._made or ((), None)
+        if summary is None or len(now) != len(before) or any(map(operator.is_not, now, before)):
+            summary = self._summary()
+            self._made = now, summary
+        return summary
+
+    def _summary(self) -> LogSummary:
         none, facts = np.empty(0, np.int64), self.recorded
         kept = {name: t.log_times[~facts.are_strays(t.log_times)] for name, t in self.topics.items()}
         times = np.concatenate([none, *(t.log_times for t in self.topics.values())])
