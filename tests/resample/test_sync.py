@@ -32,7 +32,7 @@ def some_topics(draw, most, num, last):
     return [draw(distinct) for _ in range(draw(num))]
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(3))
 @given(st.data())
 def test_of_all_matchings_the_one_with_the_tightest_sets_is_found(data):
     topics = some_topics(data.draw, 4, st.integers(2, 3), 25)
@@ -46,7 +46,7 @@ def test_of_all_matchings_the_one_with_the_tightest_sets_is_found(data):
     assert found(topics, stamp, within)[0] == list(best)
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(3))
 @given(st.data())
 def test_sets_are_matched_from_the_tightest_on(data):
     topics = some_topics(data.draw, 9, st.integers(2, 4), 60)
@@ -66,7 +66,7 @@ def a_log(rng, kind):
     return [list(range(int(rng.integers(0, 6)), length, int(step))) for step in steps]
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(3))
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["any", "any", "regular", "equal"]))
 def test_what_a_stretch_calls_certain_is_what_the_whole_log_matches(seed, kind):
     rng = np.random.default_rng(seed)
@@ -144,7 +144,7 @@ def test_sets_that_lie_well_apart_are_those_of_ros(jitter):
     assert found(topics, 0, 40)[0] == sorted(approximate_time(topics, 40))
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(3))
 @given(st.data())
 def test_the_tightest_set_is_never_wider_than_that_of_ros(data):
     topics = some_topics(data.draw, 12, st.integers(2, 3), 80)

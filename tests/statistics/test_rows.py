@@ -21,6 +21,7 @@ from logloom.statistics.series import Numbers, Texts, numbers_of, texts_of
 from logloom.statistics.summary import summary
 from logloom.statistics.value_counts import MAX_LEVEL, NO_CELLS, Cells
 from logloom.testing.rows import SCHEMA, TYPES, cut, random_block
+from tests.tier import by_tier
 
 EVERY_TYPE = Schema({f"c{number}": ctype for number, ctype in enumerate(TYPES)}, ("c0", "c3"))
 IMAGE = ColumnType(np.dtype("u1"), (None, None, None))
@@ -48,7 +49,7 @@ def test_blocks_cut_anywhere_and_merged_in_any_order_give_the_same_bytes(schema)
     whole = counted([block], schema)
     assert counted(cut(block, [1, 2, 17]), schema) == whole
     parts = [counted([part], schema) for part in cut(block, [5, 6, 30])]
-    for order in itertools.permutations(parts):
+    for order in [*itertools.permutations(parts)][:: by_tier(7, 1)]:
         merged = Statistics.merged(order)
         assert merged == whole
         assert merged.to_bytes() == whole.to_bytes()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from logloom.demo import demo_recipe, make_drives
+from logloom.demo import demo_recipe
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.transforms.build import memory_budget, partition, read_back
@@ -133,11 +133,10 @@ def test_a_waiter_that_is_interrupted_leaves_the_line(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("drive")
-    make_drives(folder / "logs", seconds=2)
-    text = demo_recipe(folder / "logs") + "\npartition: {rows: 5}\n"
-    return plan_build(Recipe.from_yaml(text, source="drive.yaml"), str(folder / "root"))
+def plan(logs_of, tmp_path_factory):
+    text = demo_recipe(logs_of(2, 2)) + "\npartition: {rows: 5}\n"
+    recipe = Recipe.from_yaml(text, source="drive.yaml")
+    return plan_build(recipe, str(tmp_path_factory.mktemp("drive") / "root"))
 
 
 def test_many_threads_build_and_read_back_within_the_memory_of_one(plan, monkeypatch):

@@ -15,6 +15,7 @@ from logloom.transforms.rows.label_columns import account
 from logloom.transforms.rows.plan.row_plan import LabelPlan, RateClock, RowPlan
 from logloom.transforms.rows.row_stream import build_blocks
 from logloom.transforms.rows.spans import plan_spans
+from tests.tier import by_tier
 from tests.transforms.memory_log import MemoryLog, MemoryTopic
 
 BOX = np.dtype([("class", "<U4"), ("box", "<f4", (2,))])
@@ -147,14 +148,14 @@ def test_what_a_root_keeps_reads_back_and_its_damage_is_an_error(times, kind):
     again = LogLabels.from_bytes(data, "place")
     assert again.to_bytes() == data
     assert (again.log_id, again.ctype, len(again)) == ("log", labels.ctype, len(times))
-    for cut in range(len(data)):
+    for cut in range(len(times), len(data), by_tier(41, 1)):
         try:
             shorter = LogLabels.from_bytes(data[:cut], "place")
         except DatasetError as error:
             assert "place" in str(error)  # noqa: PT017
         else:
             assert len(shorter) == len(times)
-    for at in range(0, len(data), 7):
+    for at in range(len(times), len(data), by_tier(37, 7)):
         damaged = data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
         try:
             LogLabels.from_bytes(damaged, "place")

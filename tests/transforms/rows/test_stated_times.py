@@ -17,6 +17,7 @@ from logloom.transforms.rows.lineage import trace
 from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.rows.row_stream import build_blocks
 from logloom.transforms.rows.spans import plan_spans
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import HEADER, SECOND, START, header, write_log
 
 MS = 10**6
@@ -27,7 +28,7 @@ name: stated
 logs: [unused.mcap]
 time: {time}
 clock: {clock}
-partition: {{rows: 7}}
+partition: {{rows: 23}}
 columns:
   wide: {{topic: /wide, field: x, resample: nearest, tolerance: 1s}}
   odd: {{topic: /odd, field: x, {how}}}
@@ -66,7 +67,7 @@ def planned(log, time, clock="{rate: 10}", how="resample: nearest, tolerance: 1s
 def rows_of(log, plan):
     found = {}
     for span in plan_spans(log.summary, plan):
-        for block in build_blocks(log, "drive", plan, span, max_bytes=500):
+        for block in build_blocks(log, "drive", plan, span, max_bytes=by_tier(2000, 500)):
             for i, tick in enumerate(block.columns["timestamp"].tolist()):
                 found[tick] = {n: np.asarray(v[i]).tobytes() for n, v in block.columns.items()}
     return found
@@ -135,7 +136,7 @@ def test_log_times_that_an_offset_moves_into_a_silence_have_rows_there(tmp_path,
     hour = 3600 * SECOND
     bare = [START + 4 * hour + i * 10 * SECOND for i in range(5)]
     path = a_log(tmp_path / "drive.mcap", [START + 6 * hour], bare, 0, bare_ahead=-2 * hour)
-    text = RECIPE.replace("rows: 7", "rows: 999").replace("last, window: [-90ms, 1ms]", "nearest")
+    text = RECIPE.replace("rows: 23", "rows: 999").replace("last, window: [-90ms, 1ms]", "nearest")
     time = f"{{topics: {{/bare: {stated}}}}}"
     recipe = Recipe.from_yaml(text.format(time=time, clock="{rate: 0.1}", how="resample: nearest"))
     log = open_log([path])
