@@ -24,6 +24,7 @@ from logloom.text import printable_lines
 from logloom.transforms.suggest import samples
 from logloom.transforms.suggest.recipe import MAX_NAME, suggest
 from tests.io.logs.messages.test_protobuf import definitions, message_type
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import POSE, SECOND, SPEED, START, header, speeds, write_log
 
 STEP = SECOND // 10
@@ -170,7 +171,8 @@ def test_only_values_that_jump_by_a_turn_are_angles_whatever_their_name(tmp_path
     assert columns[f"ego.{name}"].resample == policy
     assert columns[f"ego.{name}"].unit == ("rad" if policy == "angle" else "")
     assert columns["ego.other"].resample == "linear"
-    assert built(text, tmp_path).totals["rows"] > 20
+    if by_tier(policy == "angle", True):
+        assert built(text, tmp_path).totals["rows"] > 20
 
 
 @pytest.mark.parametrize("turn_at", [0, 1, 2])

@@ -80,7 +80,7 @@ def test_the_suggestion_builds(tmp_path, with_gripper):
     text = suggest({"drive": log_of(tmp_path / "drive.mcap", states)})
     root = str(tmp_path / "root")
     build(plan_build(Recipe.from_yaml(text), root), num_workers=1)
-    assert verify(root, against_logs=True).is_proven
+    assert verify(root, against_logs=True, num_workers=1).is_proven
     names = ["a", "b", "g"] if with_gripper else ["a", "b"]
     found = column_statistics(root, columns=["joint_states.position"]).columns()["joint_states.position"]
     assert found["names"] == names
