@@ -32,6 +32,9 @@ from tests.io.formats.zarr.making import (
     part,
     stage,
 )
+from tests.tier import by_tier
+
+MOST_ROWS = by_tier(24, 60)
 
 
 def joined(blocks: list[Block]) -> Block:
@@ -62,9 +65,9 @@ def test_every_type_of_column_comes_back_bit_for_bit(store, zarr_format, compres
 
 
 @given(
-    num_rows=st.integers(1, 60),
-    cuts=st.sets(st.integers(1, 60), max_size=20),
-    block_cuts=st.sets(st.integers(1, 60), max_size=10),
+    num_rows=st.integers(1, MOST_ROWS),
+    cuts=st.sets(st.integers(1, MOST_ROWS), max_size=MOST_ROWS // 3),
+    block_cuts=st.sets(st.integers(1, MOST_ROWS), max_size=MOST_ROWS // 6),
     zarr_format=st.sampled_from([2, 3]),
     seed=st.integers(0, 5),
 )
