@@ -15,7 +15,7 @@ from tests.io.logs.making import contents, everything, make_messages, ros1_paylo
 from tests.tier import by_tier
 
 MODES = [OpenOptions(on_error=mode, max_chunk_bytes=1 << 24) for mode in ("fail", "salvage")]
-SEEDS = range(by_tier(20, 100))
+SEEDS = range(by_tier(12, 100))
 SECONDS = 5  # for one mutated log; a healthy one takes milliseconds
 
 

@@ -114,7 +114,7 @@ def info_of(store, name, encoding):
 def test_every_type_of_a_distribution_reads_as_rosbags_reads_it(encoding):
     store, rng = STORES[encoding], np.random.default_rng(7)
     columns = 0
-    for name in sorted(store.fielddefs)[:: by_tier(4, 1)]:
+    for name in sorted(store.fielddefs)[:: by_tier(8, 1)]:
         messages = [random_message(store, name, rng) for _ in range(6)]
         if encoding == "cdr":
             payloads = [bytes(store.serialize_cdr(m, name)) for m in messages]
@@ -125,7 +125,7 @@ def test_every_type_of_a_distribution_reads_as_rosbags_reads_it(encoding):
             messages = [store.deserialize_ros1(p, name) for p in payloads]
             decoder = Ros1Decoder(info_of(store, name, encoding))
         columns += assert_reads_as(decoder, payloads, messages)
-    assert columns > by_tier(250, 1000)
+    assert columns > by_tier(125, 1000)
 
 
 def test_big_endian_messages_read_as_rosbags_reads_them():

@@ -146,7 +146,7 @@ def decoders():
 def test_values_are_those_of_a_loop_over_messages_of_any_order_and_publisher(encoding):
     rng = np.random.default_rng(5)
     decoder, payload = decoders()[encoding]
-    states = random_states(rng, by_tier(150, 2000))
+    states = random_states(rng, by_tier(80, 2000))
     raw = raw_messages([payload(state) for state in states])
     robot = states[0]["name"]
     wanted = [rng.permutation(robot).tolist(), ["gripper"], ["long " + "x" * 50, "gripper"], robot[3:4]]
@@ -224,7 +224,7 @@ def test_transforms_trajectories_interfaces_and_named_elements_are_read_by_their
         ],
         "actual.positions": lambda m: m["actual"]["positions"],
     }
-    messages = [message() for _ in range(by_tier(80, 800))]
+    messages = [message() for _ in range(by_tier(40, 800))]
     raw = raw_messages([serialize(decoder.root, one) for one in messages])
     for path, read in reads.items():
         for wanted in (["c", "a"], ["b"]):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.errors import LogReadError
@@ -14,9 +14,11 @@ from logloom.io.logs.messages.pixel_encodings import form_of as form_of_message
 from logloom.io.logs.messages.ros.decoders import CdrDecoder
 from tests.io.logs.messages.payloads import raw_messages, serialize, topic
 from tests.io.logs.messages.test_adapters import FOXGLOVE_IMAGE, IMAGE, image
+from tests.tier import examples
 
 cv2 = pytest.importorskip("cv2", reason="the encodings are compared with OpenCV's")
 
+few = settings(max_examples=examples(0.3))  # of each encoding
 BAYER = [f"bayer_{pattern}{bits}" for pattern in ("rggb", "bggr", "gbrg", "grbg") for bits in (8, 16)]
 PAIRS = {"yuv422": "UYVY", "uyvy": "UYVY", "yuv422_yuy2": "YUY2", "yuyv": "YUY2"}
 
@@ -59,6 +61,7 @@ def in_rows(rows, padding, seed=5):
     return (data[:-padding] if padding else data), filled.shape[1]
 
 
+@few
 @given(st.data())
 @pytest.mark.parametrize("encoding", BAYER)
 def test_mosaics_are_demosaiced_like_by_opencv(encoding, data):
@@ -72,6 +75,7 @@ def test_mosaics_are_demosaiced_like_by_opencv(encoding, data):
     np.testing.assert_array_equal(checked(message(encoding, height, width, step, sent, big)), wanted)
 
 
+@few
 @given(st.data())
 @pytest.mark.parametrize("encoding", PAIRS)
 def test_pairs_of_yuv_become_rgb_like_by_opencv(encoding, data):
@@ -90,6 +94,7 @@ def even(plane):
     return np.pad(plane, [(0, plane.shape[0] % 2), (0, plane.shape[1] % 2)], mode="edge")
 
 
+@few
 @given(st.data())
 @pytest.mark.parametrize("convention", ["packed", "step", "no step", "12 bits", "all rows"])
 @pytest.mark.parametrize("encoding", ["nv12", "nv21"])
@@ -114,6 +119,7 @@ def test_planes_of_yuv_become_rgb_like_by_opencv(encoding, convention, data):
     np.testing.assert_array_equal(checked(message(encoding, rows, width, stated, sent)), wanted)
 
 
+@few
 @given(st.data())
 @pytest.mark.parametrize("convention", ["packed", "step", "no step", "all rows"])
 def test_nv24_becomes_rgb_by_the_matrix_of_the_others(convention, data):
