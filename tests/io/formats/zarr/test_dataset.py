@@ -6,7 +6,7 @@ import pickle
 import fsspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, concatenate
@@ -32,7 +32,7 @@ from tests.io.formats.zarr.making import (
     part,
     stage,
 )
-from tests.tier import by_tier
+from tests.tier import by_tier, examples
 
 MOST_ROWS = by_tier(24, 60)
 
@@ -64,6 +64,7 @@ def test_every_type_of_column_comes_back_bit_for_bit(store, zarr_format, compres
     assert list(differences(str(folder), plan.unit)) == []
 
 
+@settings(max_examples=examples(0.5))
 @given(
     num_rows=st.integers(1, MOST_ROWS),
     cuts=st.sets(st.integers(1, MOST_ROWS), max_size=MOST_ROWS // 3),
