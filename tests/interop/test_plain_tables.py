@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import pathlib
 
 import duckdb
 import lance
@@ -15,30 +14,31 @@ import pyarrow.parquet as pq
 import pytest
 
 from logloom.datasets import open as open_dataset
-from logloom.demo import demo_recipe, make_drives
+from logloom.demo import demo_recipe
 from logloom.recipe import Recipe
 from tests.absent import needs, outputs_present
-from tests.interop.conftest import runner
-from tests.pipelines.conftest import build_at
+from tests.interop.conftest import forks
 
 OUTPUTS = outputs_present("""
 outputs:
   tar: {}
-  parquet: {images: {camera.front: jpg}, row_group_bytes: 100000}
+  parquet: {images: {camera.front: jpg}, row_group_bytes: 20000}
   lance: {images: {camera.front: jpg}}
 """)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(logs_of, root_of):
     """The view of a version with plain tables, and its rows as another format has them."""
-    folder = tmp_path_factory.mktemp("plain")
-    make_drives(folder / "logs", seconds=4)
-    text = demo_recipe(folder / "logs")
-    recipe = Recipe.from_yaml(text[: text.index("\noutputs:")] + OUTPUTS + "partition: {rows: 10}\n")
-    built = build_at(recipe, folder / "root")
-    rows = open_dataset(f"{folder / 'root'}", output="tar")
-    return pathlib.Path(built.view), [rows[number] for number in range(len(rows))]
+    text = demo_recipe(logs_of(2, 2))
+    root = root_of(Recipe.from_yaml(text[: text.index("\noutputs:")] + OUTPUTS + "partition: {rows: 5}\n"))
+    return root / "v00000001", list(open_dataset(root, output="tar"))
+
+
+@pytest.fixture(scope="module")
+def datasets():
+    with forks(".venv-datasets", "datasets", "import datasets") as run:
+        yield run
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def table(made):
 def check(found, rows, dot="."):
     """Compares columns of each kind: lists of values by name, in the order of rows."""
     found = {name.replace(dot, "."): found[name] for name in found}
-    assert len(rows) > 20
+    assert len(rows) > 10
     assert list(found["log_id"]) == [row["log_id"] for row in rows]
     assert [int(stamp) for stamp in found["timestamp"]] == [int(row["timestamp"]) for row in rows]
     np.testing.assert_array_equal(list(found["ego.speed"]), [row["ego.speed"] for row in rows])
@@ -143,8 +143,7 @@ print(json.dumps(found))
 """
 
 
-def test_hugging_face_datasets_decodes_the_images(version, tmp_path):
-    datasets = runner(".venv-datasets", "datasets")
+def test_hugging_face_datasets_decodes_the_images(datasets, version, tmp_path):
     folder, rows = version
     assert json.loads(datasets(READ, folder, tmp_path)) == decoded(rows)
 
@@ -198,8 +197,7 @@ print(json.dumps(found))
 """
 
 
-def test_hugging_face_datasets_decodes_the_images_of_a_lance_table(table, tmp_path):
-    datasets = runner(".venv-datasets", "datasets")
+def test_hugging_face_datasets_decodes_the_images_of_a_lance_table(datasets, table, tmp_path):
     folder, rows = table
     found = json.loads(datasets(READ_LANCE, folder, tmp_path))
     if found is None:
