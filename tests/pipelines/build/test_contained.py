@@ -20,6 +20,7 @@ from logloom.transforms.build import commit
 from logloom.transforms.rows import spans
 from tests.forking import command
 from tests.io.logs.messages.test_picture_structure import picture
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import (
     COMPRESSED,
     SECOND,
@@ -194,8 +195,14 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("on_error", "sample"), [("skip", None), ("salvage", 2)])
+MODES = [("skip", None), ("salvage", 2)]
+# In check each case in one mode, and each mode with many cases.
+TRIED = [
+    (name, *mode) for number, name in enumerate(CASES) for mode in by_tier(MODES[number % 2 :][:1], MODES)
+]
+
+
+@pytest.mark.parametrize(("name", "on_error", "sample"), TRIED)
 def test_what_fails_in_one_log_stays_in_that_log(fleet, name, on_error, sample):
     topics, column, reason, statuses = CASES[name]
     fleet.write("b", **{topic: made() for topic, made in topics.items()})
@@ -216,7 +223,7 @@ def test_under_fail_it_stops_the_build_and_is_said(fleet, name):
     assert not list(fleet.root.glob("versions/*"))
 
 
-@pytest.mark.parametrize(("on_error", "sample"), [("skip", None), ("salvage", 2)])
+@pytest.mark.parametrize(("on_error", "sample"), MODES)
 def test_a_log_of_too_many_partitions_is_left_out_and_named(fleet, monkeypatch, on_error, sample):
     monkeypatch.setattr(spans, "MAX_SPANS", 5)
     more = "partition: {rows: 10}\n"

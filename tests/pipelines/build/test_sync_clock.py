@@ -57,7 +57,7 @@ def sets(messages):
     return tightest_first([[m["speed"] for _, m in messages[topic]] for topic in TOPICS], 2, 60_000_000)
 
 
-@pytest.mark.parametrize(("rows", "size"), [(1000, "512MiB"), (7, "512MiB"), (50, "2KB")])
+@pytest.mark.parametrize(("rows", "size"), [(1000, "512MiB"), (17, "512MiB"), (50, "6KB")])
 def test_rows_are_the_matched_sets_however_a_log_is_partitioned(folder, sets, tmp_path, rows, size):
     recipe = Recipe.from_yaml(RECIPE.format(folder=folder, rows=rows, size=size))
     root = tmp_path / "root"
@@ -85,8 +85,8 @@ def test_the_lineage_of_a_row_is_its_matched_set(folder, sets):
 def test_sensors_half_a_period_apart_are_matched_from_end_to_end_once(tmp_path, monkeypatch):
     """All of their sets are equally tight, so that which are matched only the ends of the log tell."""
     step = SECOND // 10
-    late = speeds(1500, start=START + step // 2, step=step)
-    said = {"/a": (SPEED, speeds(1500, step=step)), "/b": (SPEED, late)}
+    late = speeds(600, start=START + step // 2, step=step)
+    said = {"/a": (SPEED, speeds(600, step=step)), "/b": (SPEED, late)}
     text = (
         "name: tied\nlogs: x\nclock: {sync: [/a, /b], within: 60ms}\npartition: {rows: %d}\n"
         "columns:\n  a: {topic: /a, field: speed}\n  b: {topic: /b, field: speed}\n"
@@ -104,7 +104,7 @@ def test_sensors_half_a_period_apart_are_matched_from_end_to_end_once(tmp_path, 
         np.testing.assert_array_equal(found[rows], found[9999])
         assert len(read) <= len(spans) + 30
         read.clear()
-    assert found[50].shape == (2, 1500)
+    assert found[50].shape == (2, 600)
 
 
 def test_stamps_far_from_their_log_times_give_the_same_sets_however_a_log_is_partitioned(tmp_path):

@@ -52,7 +52,7 @@ columns:
   rotation: {{topic: /odom, field: pose.pose.orientation, resample: slerp, as: rotation_matrix}}
   camera: {{topic: /cam/front/compressed, field: data, resample: nearest}}
   objects: {{topic: /tracks, field: objects, strings: 16, resample: nearest}}
-partition: {{rows: 10}}
+partition: {{rows: 20}}
 outputs:
   l5kit:
     translation: position
