@@ -653,10 +653,15 @@ def test_shards_that_logloom_wrote_are_rows_wherever_they_lie(root, rows, tmp_pa
     assert same(pickle.loads(pickle.dumps(dataset))[7], dataset[7])
 
 
+@pytest.fixture(scope="module")
+def place(root, tmp_path_factory):
+    """A copy of the root in a folder with an odd name."""
+    return shutil.copytree(root, tmp_path_factory.mktemp("odd") / "100% [a]#?{b,c}%20" / "data@1")
+
+
 @pytest.mark.parametrize("output", ROWS)
-def test_a_folder_of_any_name_is_opened(root, rows, output, tmp_path):
-    place = tmp_path / "100% [a]#?{b,c}%20" / "data@1"
-    shutil.copytree(root, place)
+def test_a_folder_of_any_name_is_opened(place, rows, output):
+    stamps = [row["timestamp"] for row in rows]
     for given in (
         place,
         f"{place}@1",
@@ -664,7 +669,8 @@ def test_a_folder_of_any_name_is_opened(root, rows, output, tmp_path):
         f"file://{urllib.parse.quote(str(place))}",
     ):
         found = logloom.datasets.open(given, **({} if f"/{output}" in str(given) else {"output": output}))
-        assert [row["timestamp"] for row in found] == [row["timestamp"] for row in rows], given
+        assert found.index["timestamp"].tolist() == stamps, given
+        assert [row["timestamp"] for row in found[::20]] == stamps[::20], given
 
 
 @pytest.mark.parametrize("output", present("parquet", "tar"))

@@ -24,7 +24,7 @@ from tests.absent import needs
 SHARES = {"train": 0.5, "val": 0.3, "test": 0.2}
 
 
-def drive_table(path, drives, rows=400, start=0):
+def drive_table(path, drives, rows=250, start=0):
     """Drives that wind over two kilometres and cross themselves and each other; a tick each 100 ms."""
     made = []
     for number in range(start, start + drives):
