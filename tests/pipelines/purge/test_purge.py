@@ -456,13 +456,13 @@ def test_a_version_is_gone_back_to_without_its_purged_logs(store):
 
 
 @pytest.fixture(scope="module")
-def purged_root(drive, tmp_path_factory):
+def purged_root(quick_drive, tmp_path_factory):
     """A recipe, and a root from which the first of its logs was purged; not to be changed."""
     folder = tmp_path_factory.mktemp("purged")
     (folder / "logs").mkdir()
-    for log in drive.logs:
+    for log in quick_drive.logs:
         shutil.copy2(log, folder / "logs")
-    text = drive.text.replace(str(drive.logs[0].parent), str(folder / "logs"))
+    text = quick_drive.text.replace(str(quick_drive.logs[0].parent), str(folder / "logs"))
     recipe = Recipe.from_yaml(text, source="drive.yaml")
     build(plan_build(recipe, str(folder / "root")))
     gone = read_manifest(Store.at(str(folder / "root"))).logs[0].log_id

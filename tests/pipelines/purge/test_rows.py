@@ -136,9 +136,9 @@ def test_a_plan_from_before_a_purge_of_a_log_that_stays_is_refused(erased, tmp_p
 
 
 @pytest.mark.usefixtures("_settled_at_once")
-def test_an_index_that_is_put_back_from_before_brings_nothing_back(drive, tmp_path):
-    shutil.copytree(drive.logs[0].parent, tmp_path / "logs")
-    text = drive.text.replace(str(drive.logs[0].parent), str(tmp_path / "logs"))
+def test_an_index_that_is_put_back_from_before_brings_nothing_back(quick_drive, tmp_path):
+    shutil.copytree(quick_drive.logs[0].parent, tmp_path / "logs")
+    text = quick_drive.text.replace(str(quick_drive.logs[0].parent), str(tmp_path / "logs"))
     recipe = Recipe.from_yaml(text[: text.index("outputs:")] + "outputs:\n  tar: {}\n", source="drive.yaml")
     root = tmp_path / "root"
     build_at(recipe, root)
@@ -159,9 +159,9 @@ def test_an_index_that_is_put_back_from_before_brings_nothing_back(drive, tmp_pa
     assert verify(str(root), against_logs=True, num_workers=1).is_proven
 
 
-def test_another_log_with_the_name_of_a_purged_one_is_built_and_named(drive, tmp_path):
-    shutil.copytree(drive.logs[0].parent, tmp_path / "logs")
-    text = drive.text.replace(str(drive.logs[0].parent), str(tmp_path / "logs"))
+def test_another_log_with_the_name_of_a_purged_one_is_built_and_named(quick_drive, tmp_path):
+    shutil.copytree(quick_drive.logs[0].parent, tmp_path / "logs")
+    text = quick_drive.text.replace(str(quick_drive.logs[0].parent), str(tmp_path / "logs"))
     recipe, root = Recipe.from_yaml(text, source="drive.yaml"), tmp_path / "root"
     build_at(recipe, root)
     first, second = sorted(tmp_path.glob("logs/*.mcap"))
@@ -199,9 +199,9 @@ def test_a_copy_of_the_log_under_another_name_lacks_that_time_too(erased, tmp_pa
     assert [(one.log_id, one.dropped["purged"]) for one in made.logs] == [("another", 10)]
 
 
-def test_a_purged_log_under_another_name_is_left_out_and_named(drive, tmp_path):
-    shutil.copytree(drive.logs[0].parent, tmp_path / "logs")
-    text = drive.text.replace(str(drive.logs[0].parent), str(tmp_path / "logs"))
+def test_a_purged_log_under_another_name_is_left_out_and_named(quick_drive, tmp_path):
+    shutil.copytree(quick_drive.logs[0].parent, tmp_path / "logs")
+    text = quick_drive.text.replace(str(quick_drive.logs[0].parent), str(tmp_path / "logs"))
     recipe, root = Recipe.from_yaml(text, source="drive.yaml"), tmp_path / "root"
     build_at(recipe, root)
     gone, *others = sorted(path.stem for path in (tmp_path / "logs").iterdir())
