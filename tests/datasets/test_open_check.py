@@ -29,7 +29,7 @@ OUTPUTS = outputs_present("""\
   zarr: {rows_per_chunk: 4, format: FORMAT}
   annotations: {images: {img_path: camera.front}, info: {speed: ego.speed}}
 """)
-FLIPS = by_tier(96, 2400)  # of all files of an output
+FLIPS = by_tier(40, 2400)  # of all files of an output
 
 
 @pytest.fixture(scope="module")
