@@ -16,6 +16,7 @@ import pytest
 import logloom as ll
 from tests.absent import needs, present
 from tests.forking import command as logloom
+from tests.forking import pages_environment
 from tests.pipelines.conftest import FULL_OUTPUT
 
 
@@ -217,9 +218,15 @@ def test_output_that_can_not_be_written_is_told_as_that(arguments, built):
     verb, *more = arguments
     if verb == "report":
         needs("report")
-    words = [sys.executable, "-m", "logloom", verb, str(built), *more]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+        done = subprocess.run(
+            ["logloom", verb, built, *more],
+            env=pages_environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
     said = "logloom: the result can't be written to stdout: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, said)
 
