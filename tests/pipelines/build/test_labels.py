@@ -143,16 +143,16 @@ def test_partitions_and_workers_change_neither_rows_nor_accounts(place):
     times = [START + 5 * TICK + 9_000_000, START + 30 * TICK - 19_000_000, START + 20 * TICK + 50_000_000]
     deliver(place, "a", (), times=times)
     found = {}
-    for rows, workers in ((1000, 1), (3, 1), (7, 2)):
+    for rows, workers in ((1000, 1), (10, 1), (7, 2)):
         root = place / f"{rows}-{workers}"
-        build_at(recipe(place, rows=rows, outputs="{table: {}}"), root, num_workers=workers)
+        build_at(recipe(place, rows=rows, outputs="{tar: {}}"), root, num_workers=workers)
         held = [
             (row["log_id"], int(row["timestamp"]), row["objects"].tobytes())
-            for row in logloom.datasets.open(str(root), output="table")
+            for row in logloom.datasets.open(str(root), output="tar")
         ]
         found[rows] = held, reasons(root)
-    assert found[3] == found[1000] == found[7]
-    assert "2 of 6 labels match no row" in found[3][1]["a"][0]
+    assert found[10] == found[1000] == found[7]
+    assert "2 of 6 labels match no row" in found[10][1]["a"][0]
 
 
 def test_a_column_of_labels_reuses_all_other_column_groups(place):

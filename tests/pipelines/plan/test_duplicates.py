@@ -31,6 +31,7 @@ from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.build.settings import BuildSettings
 from tests.forking import command as logloom
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 pytestmark = pytest.mark.usefixtures("_settled_at_once")
@@ -39,7 +40,7 @@ SPLIT = "split: {train: 0.5, val: 0.5, by: log_id}\n"
 
 
 def recipe_text(logs: str, *more: str) -> str:
-    text = f"name: t\nlogs: {logs}\nclock: {{rate: 10}}\noutputs: {{table: {{}}}}\n"
+    text = f"name: t\nlogs: {logs}\nclock: {{rate: 10}}\noutputs: {{tar: {{}}}}\n"
     return text + "columns:\n  speed: {topic: /can, field: speed}\n" + "".join(more)
 
 
@@ -298,8 +299,10 @@ def cut(night: Night, name: str) -> None:
 KEPT = ("shortened: keep\n", "vanished: keep\n")
 
 
-@pytest.mark.parametrize("lost", [("m",), ("late",), ("m", "late")])
-@pytest.mark.parametrize("how", ["cut", "removed"])
+LOST = list(itertools.product(["cut", "removed"], [("m",), ("late",), ("m", "late")]))
+
+
+@pytest.mark.parametrize(("how", "lost"), by_tier(LOST[::2], LOST))
 def test_rows_that_stay_share_a_split_with_their_copies(night, lost, how):
     late, _ = other_split(night, "m")
     night.record("m", "other")

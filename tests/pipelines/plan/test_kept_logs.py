@@ -29,7 +29,7 @@ clock: {rate: 10}
 columns:
   speed: {topic: /can, field: speed, resample: nearest, tolerance: 50ms}
 partition: {rows: 20}
-outputs: {table: {}, zarr: {}}
+outputs: {tar: {}, zarr: {}}
 """
 
 
@@ -73,7 +73,7 @@ def speeds_of(folder):
     """Of the rows of all splits, by log_id."""
     splits = read_manifest(Store.at(str(folder / "root"))).logs.column("split").unique().to_pylist()
     found = {}
-    for dataset in (datasets.open(str(folder / "root"), output="table", split=split) for split in splits):
+    for dataset in (datasets.open(str(folder / "root"), output="tar", split=split) for split in splits):
         for row in (dataset[at] for at in range(len(dataset))):
             found.setdefault(str(row["log_id"]), []).append(int(row["speed"]))
     return found
@@ -109,8 +109,8 @@ DIFFERENT = [
     ("clock: {rate: 10}", "clock: {rate: 5}", "clock"),
     ("50ms", "60ms", "columns.speed"),
     ("columns:\n", "columns:\n  k: {topic: /can, field: speed, resample: count}\n", "columns.k"),
-    ("outputs: {table: {}", "rows: {where: speed > 3}\noutputs: {table: {}", "rows"),
-    ("zarr: {}", "tar: {}", "outputs.tar, outputs.zarr"),
+    ("outputs: {tar: {}", "rows: {where: speed > 3}\noutputs: {tar: {}", "rows"),
+    ("zarr: {}", "bags: {}", "outputs.bags, outputs.zarr"),
     (
         "columns:\n",
         "on_error: skip\nsplit: {a: 0.5, b: 0.5}\n"

@@ -53,7 +53,7 @@ def built(folder, on_error, sample=None):
     recipe = Recipe.from_yaml(
         f"name: t\nlogs: [logs/*.mcap]\non_error: {on_error}\nclock: {{rate: 10}}\npartition: {{rows: 10}}\n"
         "columns:\n  speed: {topic: /can, field: speed, resample: nearest}\n"
-        "outputs: {table: {}, zarr: {}}\n"
+        "outputs: {tar: {}, zarr: {}}\n"
     )
     plan = plan_build(recipe, str(folder / "root"), base=str(folder), sample=sample, compare=sample is None)
     build(plan, num_workers=1)
