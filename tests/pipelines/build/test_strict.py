@@ -22,7 +22,7 @@ name: cars
 logs: [logs/*.mcap]
 clock: {rate: 10}
 columns: {speed: {topic: /can, field: speed}}
-outputs: {table: {}}
+outputs: {tar: {}}
 """
 STRAY = [*speeds(count=12), *speeds(start=START + 2 * 86400 * SECOND, count=1)]
 NAMESAKE = "d02: a log of this name was purged. This one has another content, so it is built"

@@ -28,7 +28,7 @@ def night(archive, name, number, kind, values, topic="/grip", field="width"):
 def planned(archive, column, more="", **choices):
     text = (
         f"name: t\nlogs: ['*.mcap']\nclock: {{rate: 10}}\ncolumns:\n  grip: {{{column}, resample: nearest}}\n"
-        f"outputs: {{table: {{}}}}\n{more}"
+        f"outputs: {{tar: {{}}}}\n{more}"
     )
     recipe = Recipe.from_yaml(text, source="grip.yaml")
     return plan_build(recipe, str(archive / "root"), base=str(archive), **choices)
@@ -133,7 +133,7 @@ def test_times_and_clocks_by_the_first_name_hold_for_the_others(tmp_path):
     text = (
         "name: t\nlogs: ['*.mcap']\nclock: {topic: /grip}\ncolumns:\n"
         f"  grip: {{{ANY}, resample: exact}}\n"
-        "time: {topics: {/grip: {offset: 5ms}}}\noutputs: {table: {}}\n"
+        "time: {topics: {/grip: {offset: 5ms}}}\noutputs: {tar: {}}\n"
     )
     recipe = Recipe.from_yaml(text)
     build(plan_build(recipe, str(tmp_path / "root"), base=str(tmp_path)))

@@ -70,7 +70,7 @@ def asked(monkeypatch) -> Counter[str]:
 
 def recipe(logs: str, more: str = "", column: str = "{topic: /can, field: speed}") -> Recipe:
     text = f"name: t\nlogs: ['{logs}']\nclock: {{rate: 10}}\ncolumns:\n  speed: {column}\n"
-    text += "outputs: {table: {}}\n"
+    text += "outputs: {tar: {}}\n"
     return Recipe.from_yaml(text + more, source="drive.yaml")
 
 
@@ -223,8 +223,9 @@ def test_another_recipe_opens_what_it_builds(archive, opened):
 
 def test_a_name_that_another_output_can_not_hold_is_said_before_anything_is_built(tmp_path):
     logs_in(tmp_path / "logs", "A", "__b__")
-    built(tmp_path)
     text = "name: t\nlogs: [logs/*.mcap]\nclock: {rate: 10}\ncolumns:\n  speed: {topic: /can, field: speed}\n"
+    first = Recipe.from_yaml(text + "outputs: {table: {}}\n", source="drive.yaml")
+    build(plan_build(first, str(tmp_path / "root"), base=str(tmp_path)))
     other = Recipe.from_yaml(text + "outputs: {tar: {}}\n", source="drive.yaml")
     with pytest.raises(UsageError, match="'__b__' can't name tar members"):
         plan_build(other, str(tmp_path / "root"), base=str(tmp_path))

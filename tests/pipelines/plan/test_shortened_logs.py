@@ -1,7 +1,6 @@
 """Logs that were cut after a version was built from them, as by a copy that failed half-way."""
 
 import json
-import shutil
 
 import pytest
 
@@ -30,7 +29,7 @@ clock: {rate: 10}
 columns:
   speed: {topic: /can, field: speed, resample: nearest, tolerance: 50ms}
 partition: {rows: 20}
-outputs: {table: {}}
+outputs: {tar: {}}
 """
 
 
@@ -223,7 +222,7 @@ def test_a_recipe_that_finds_only_logs_that_were_cut_and_cannot_be_read_says_so(
 
 
 def test_the_key_is_no_part_of_units_identities(folder):
-    shutil.rmtree(folder / "root/index")
+    assert not (folder / "root/index").exists()  # nothing but keys can tell
     plan = planned(folder, "shortened: build")
     assert plan.up_to_date
 
