@@ -1,11 +1,13 @@
 """Packages that are not installed: one line says which extra brings them."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
 from logloom.demo import make_drives
+from tests.forking import module
 
 HIDING = """\
 import sys
@@ -20,6 +22,12 @@ if __name__ == "__main__":
 def logloom_without(package, *arguments):
     command = [sys.executable, "-c", HIDING, package, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
+
+
+def forked_without(package, folder, *arguments):
+    """The same in a fork, for packages that nothing in it has imported."""
+    (folder / "hiding.py").write_text(HIDING)
+    return module("hiding", package, *arguments, env={**os.environ, "PYTHONPATH": str(folder)})
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +52,26 @@ def test_a_missing_package_is_said_in_one_line_that_names_its_extra(package, ext
     if "gs://b/r" in command:
         pytest.importorskip("gcsfs")
         names["gs://b/r"] = tmp_path / "root"
-    done = logloom_without(package, *(names.get(word, word) for word in command))
+    words = [names.get(word, word) for word in command]
+    if "mcap" in package:  # which forks have
+        done = logloom_without(package, *words)
+    else:
+        done = forked_without(package, tmp_path, *words)
     (line,) = done.stderr.splitlines()
     assert line.endswith(f"pip install 'logloom[{extra}]'"), line
     assert line.startswith("logloom: ")
     assert (done.returncode, done.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_this_machine_wants_no_beam(workers, log, tmp_path):
+def test_this_machine_wants_no_beam(log, tmp_path):
     root, new = tmp_path / "root", tmp_path / "new"
-    done = logloom_without("apache_beam", "build", log, "--to", root, "--workers", workers)
-    assert done.returncode == 0, done.stderr
-    words = ["convert", root, new, "--format", "tar", "--workers", workers]
-    done = logloom_without("apache_beam", *words)
-    assert done.returncode == 0, done.stderr
-    assert logloom_without("apache_beam", "verify", new).returncode == 0
+    for words in (
+        ["build", log, "--to", root, "--workers", "2"],
+        ["convert", root, new, "--format", "tar", "--workers", "1"],
+        ["verify", new],
+    ):
+        done = logloom_without("apache_beam", *words)
+        assert done.returncode == 0, done.stderr
 
 
 SPARED = """\
