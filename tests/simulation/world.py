@@ -214,7 +214,7 @@ class World:
             self.scheduler.begin()
             wanted = self.rng.randint(1, 4)
             usual = "no version", "version removed"
-            other = "rollback collected", "purged", "all dropped"
+            other = "rollback collected", "purged", "all dropped", "another build"
             with self.expect(*usual, *other, *BUILDING):
                 tombs = self.tombs()
                 done = rollback(self.store, wanted, view="none")
@@ -532,6 +532,7 @@ EXPECTED = {
     "no such log": (UsageError, r"version \d+ has no log", _anything),
     "nobody has": (UsageError, "no version has 'car", _anything),
     "a build runs": (BesideError, "a build runs", _anything),
+    "another build": (BesideError, "another build of version", _anything),
     "no such tag": (UsageError, "no version has the tag", _anything),
 }
 BUILDING = (
