@@ -3,7 +3,8 @@
 check: a sample, the same in each run (`make check`); what runs unless something else is asked for.
 nightly: all files, changes of fields and places of the code that a fault may meet, new examples of
 properties in each run (`make nightly`).
-exhaust: each single call, too, where nightly has the first from each place of the code (`make exhaust`).
+exhaust: each single call, and each damaged value of a field, where nightly has the first from each place of
+the code, and one value of each field (`make exhaust`).
 """
 
 import os
