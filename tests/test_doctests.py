@@ -82,7 +82,7 @@ PURE = present(
         "logloom.transforms.suggest.json_properties",
         "logloom.transforms.suggest.samples",
         "logloom.query.arithmetic",
-        "logloom.query.binding",
+        "logloom.query.binder",
         "logloom.query.bounds",
         "logloom.query.comparison",
         "logloom.demo.arm",

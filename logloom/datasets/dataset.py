@@ -28,7 +28,7 @@ from logloom.datasets.views.column_choice import (
     names_of,
     without_keys,
 )
-from logloom.datasets.views.renaming import (
+from logloom.datasets.views.renamed_source import (
     RenamedSource,
     check_new_names,
     check_old_names,

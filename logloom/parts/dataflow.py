@@ -4,5 +4,5 @@ from logloom.parts import Part
 
 PART = Part(
     engines={"dataflow": "logloom.runners.dataflow.engine:Dataflow"},
-    jobs={"dataflow": "logloom.runners.dataflow.detached:look_at"},
+    jobs={"dataflow": "logloom.runners.dataflow.detached_job:look_at"},
 )

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Ragged, Values
 from logloom.query import tree
 from logloom.query.arithmetic import calculate, signed
-from logloom.query.binding import field_names
+from logloom.query.binder import field_names
 from logloom.query.comparison import (
     Categories,
     Mask,

@@ -1,7 +1,7 @@
 """The grammar of filters: the text of a `where` as a tree.
 
 Here: `parse_tree`, independent of columns, and `parse_duration`.
-Elsewhere: the nodes (tree), checks against columns (binding), evaluation (where, bounds).
+Elsewhere: the nodes (tree), checks against columns (binder), evaluation (where, bounds).
 
     either     = both {"or" both}
     both       = timed {"and" timed}
@@ -24,7 +24,7 @@ Comparisons chain as in mathematics (0 < speed < 3). Lists may be in square brac
 names in backticks: `in` is a column. The names of functions are columns if no bracket follows. Numbers are
 written as in Python, texts without escapes: a backslash means itself. A number that float64 cannot hold is
 refused. Within count, any and all the columns are the fields of an element, or its `value`. A text that is
-compared with a time is a date; what a dotted name means depends on the columns (binding).
+compared with a time is a date; what a dotted name means depends on the columns (binder).
 """
 
 from __future__ import annotations

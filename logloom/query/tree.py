@@ -1,7 +1,7 @@
 """Nodes of filters: a parsed `where` is a tree of them.
 
 Here: the nodes; `nodes` and `columns_in`, which walk them.
-Elsewhere: the text of filters (grammar), the columns that their names mean (binding), evaluation (where,
+Elsewhere: the text of filters (grammar), the columns that their names mean (binder), evaluation (where,
 bounds).
 """
 

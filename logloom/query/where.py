@@ -16,7 +16,7 @@ import numpy as np
 
 from logloom.blocks import Values
 from logloom.errors import UsageError
-from logloom.query.binding import Binder, check_names, names_of
+from logloom.query.binder import Binder, check_names, names_of
 from logloom.query.bounds import of_rows
 from logloom.query.comparison import Categories, Mask
 from logloom.query.grammar import OPERATORS, parse_tree, refuse

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import logloom
 import logloom.io.formats.table as tt
 from logloom.blocks import Ragged
-from logloom.query.binding import time_of
+from logloom.query.binder import time_of
 from logloom.query.bounds import WholeLog, evaluate, gather
 from logloom.query.bounds import leaves as leaves_of
 from logloom.query.where import parse

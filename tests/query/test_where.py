@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import logloom.io.formats.table as tt
 from logloom.blocks import Lists, Ragged
 from logloom.errors import UsageError
-from logloom.query.binding import time_of
+from logloom.query.binder import time_of
 from logloom.query.comparison import Categories
 from logloom.query.where import all_of, parse
 from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType, Schema

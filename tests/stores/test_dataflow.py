@@ -17,7 +17,7 @@ from logloom.pipelines.build import build as job
 from logloom.pipelines.dataflow import template
 from logloom.pipelines.plan.plan import plan_build
 from logloom.runners import RunnerOptions, Size, dataflow, engine
-from logloom.runners.dataflow import detached
+from logloom.runners.dataflow import detached_job
 from logloom.transforms.build.settings import BuildSettings
 from tests.pipelines.conftest import digests
 from tests.stores.dataflow import dataflow_stand_in, image_of
@@ -184,7 +184,7 @@ def test_a_requirements_file_is_staged_for_the_workers(source, gcs, bucket, serv
 def asked(service, monkeypatch):
     """Detached jobs are asked of at the stand-in."""
     monkeypatch.setattr(
-        detached,
+        detached_job,
         "_dataflow_client",
         lambda: JobsV1Beta3Client(
             credentials=AnonymousCredentials(),

@@ -20,7 +20,7 @@ from logloom.io.rows.batches import Batch, ragged_of
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import RowSource, values_of
 from logloom.query import bounds as wb
-from logloom.query.binding import names_of
+from logloom.query.binder import names_of
 from logloom.query.comparison import Categories, Mask
 from logloom.query.tree import Quantified, Saved
 from logloom.query.where import Filter, parse

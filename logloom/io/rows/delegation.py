@@ -1,7 +1,8 @@
 """Base of row sources that read another source and change its results.
 
 Here: `DelegatingSource`.
-Elsewhere: other names (logloom.datasets.views.renaming), rows in memory (logloom.datasets.loader.row_groups).
+Elsewhere: other names (logloom.datasets.views.renamed_source), rows in memory
+(logloom.datasets.loader.row_groups).
 """
 
 from __future__ import annotations

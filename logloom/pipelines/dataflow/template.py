@@ -24,7 +24,7 @@ from logloom.pipelines.build.concurrent_builds import refuse_second, take_turn
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.pipelines.plan.plan import load_recipe, plan_build
 from logloom.recipe import Recipe
-from logloom.runners.dataflow.detached import place_of
+from logloom.runners.dataflow.detached_job import place_of
 from logloom.runners.options import parse_labels
 from logloom.transforms.build.run_note import Announced
 from logloom.transforms.build.settings import BuildSettings

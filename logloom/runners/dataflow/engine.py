@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.extras import beam_needed, needed
-from logloom.runners.dataflow.detached import place_of
+from logloom.runners.dataflow.detached_job import place_of
 from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.text import OnMessage
