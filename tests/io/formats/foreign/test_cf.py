@@ -135,7 +135,7 @@ KEPT = [
     (np.array([0, 2, -5], "i4"), {"units": "Days since 1999-1-1 0:0:0", "_FillValue": -5}),
     (np.array([0, 2, 9], "u8"), {"units": "seconds since 1970-01-01T00:00:01.25Z"}),
     (np.array([0.5, np.nan, 1.1], "f4"), {"units": "days since 2000-01-01 12:00", "calendar": "gregorian"}),
-    (np.array([0.5, 1e-9, 12345.6789]), {"units": "seconds since 2000-01-01"}),
+    (np.array([0.5, 1e-9, 12345.6789]), {"units": "seconds since 1960-01-01"}),
     (np.array([1, 2, -9], "i2"), {"units": "hours since 2000-01-01", "scale_factor": 0.25, "_FillValue": -9}),
     (np.array([1, 3, -(2**63)]), {"units": "seconds", "dtype": "timedelta64[ms]"}),
     (np.array([1, 3, -7]), {"units": "milliseconds", "dtype": "timedelta64[ns]", "_FillValue": -7}),
