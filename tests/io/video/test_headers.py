@@ -113,6 +113,15 @@ def test_nothing_is_right_before_a_keyframe(name):
     assert all(NO_KEYFRAME in reason or "no packet before it has" in reason for reason in reasons)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "vp9"])  # whose packets have no numbers
+@pytest.mark.parametrize("lost", [1, 5])
+def test_every_packet_behind_a_lost_one_is_refused_up_to_the_next_keyframe(name, lost):
+    packets = stream(name, gop=15).packets
+    reader = CODECS[name].reader()
+    found = [reader.look(data).reason for data in (*packets[:lost], *packets[lost + 1 : 16])]
+    assert found == [""] * lost + [LOST] * (14 - lost) + [""]
+
+
 @pytest.mark.parametrize(
     ("name", "parse", "kind", "head"),
     [
