@@ -211,6 +211,8 @@ def test_every_kind_of_file_gives_the_messages_of_a_part(tmp_path, part):
         wanted = {"first": before[1:], "last": after[:-1]}[part]
         found = log.read({"/a": TopicRequest(MIN_TIME, MAX_TIME, ("log",))})["/a"]
         assert found.log_time.tolist() == wanted, path
+        every = log.read({"/a": TopicRequest(MIN_TIME, MAX_TIME, ("log",), with_strays=True)})["/a"]
+        assert sorted(every.log_time.tolist()) == sorted([*before, *after]), path
         assert (topic.num_messages, topic.num_strays) == (51, 1), path
         assert (log.summary.first, log.summary.last) == (wanted[0], wanted[-1]), path
         assert log.summary.recorded.set_backs == ()
