@@ -387,6 +387,15 @@ def test_what_is_removed_between_its_entry_and_its_portions_is_not_there(tmp_pat
     assert find_assembled(store, "zarr", "x") is None
 
 
+@pytest.mark.parametrize("portions", [5, None, {"a": 1}])
+def test_portions_of_an_assembled_output_that_make_no_sense_are_named(tmp_path, portions):
+    store = Store.at(str(tmp_path))
+    entry = json.loads(AssembledEntry("zarr", "all", {}, 3, (), {}).to_bytes())
+    store.create("parts/zarr/x/entry.json", canonical(entry | {"portions": portions}))
+    with pytest.raises(DatasetError, match=r"entry\.json: portions: "):
+        find_assembled(store, "zarr", "x")
+
+
 @pytest.mark.parametrize("damage", [b"", b"  00000001.json", b"  00000002.json\n"])
 def test_a_damaged_digest_beside_a_manifest_is_named(tmp_path, damage):
     store = Store.at(str(tmp_path))
