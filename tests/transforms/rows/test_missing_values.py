@@ -513,6 +513,7 @@ def test_logs_add_up_in_any_order_and_grouping():
     assert texts(whole) == [
         "column x is available in 0.3 % of 300 rows of 3 logs (as in a and 1 more): clock of a; mend it"
     ]
+    assert " of 200 rows of 2 logs (as in a and 1 more): " in texts(merged(parts[:2]))[0]
     assert texts(whole, sampled=True)[0].startswith(
         "column x is available in 0.3 % of 300 sampled rows of 3 "
     )
