@@ -166,6 +166,9 @@ def test_nothing_goes_back_to_a_version_of_which_something_is_gone(root):
     store = Store.at(str(root))
     gone = read_manifest(store, 2).logs[1]
     rollback(store, 1)
+    (root / f"logs/{gone.statistics}.parquet").unlink()
+    with pytest.raises(DatasetError, match=f"version 2 can't be gone back to: .*{gone.statistics}.*missing"):
+        rollback(store, 2)
     entries = sorted((root / "parts" / "tar").rglob("entry.json"))
     next(path for path in entries if json.loads(path.read_text())["log_id"] == gone.log_id).unlink()
     with pytest.raises(DatasetError, match=r"version 2 can't be gone back to: .*missing"):
