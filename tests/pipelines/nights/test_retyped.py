@@ -65,6 +65,7 @@ def test_a_night_with_a_new_type_is_cast_and_what_is_built_is_reused(tmp_path, s
     assert np.array_equal(values, expected)
     assert names == ["a"] * COUNT + ["b"] * COUNT
     assert planned(tmp_path, "topic: /grip, field: width, dtype: float32", sample=sample).up_to_date
+    assert planned(tmp_path, "topic: /grip, field: width, dtype: float64", sample=sample).kept.logs == 0
 
 
 def test_lists_are_cast_as_well(tmp_path):
