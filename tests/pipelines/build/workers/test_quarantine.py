@@ -169,7 +169,7 @@ def test_a_log_that_kills_workers_ends_a_build_that_may_skip_none_by_its_name(fl
 def test_a_log_whose_worker_was_killed_for_another_reason_is_built_with_the_same_bytes(fleet, tmp_path):
     first = str(tmp_path / "first")
     once = f"if not os.path.exists({first!r}): open({first!r}, 'w'); {DEADLY}"
-    body = f"{once}\n    return (speed * 10).astype('int64')"
+    body = f"{once}\n    print('is no answer', flush=True)\n    return (speed * 10).astype('int64')"
     fleet.is_killed(body)
     assert fleet.notes
     built = build(fleet.plan(body))
