@@ -378,6 +378,13 @@ def test_a_batch_of_tables_that_store_rows_apart_is_put_together(two, tmp_path):
     assert logloom.datasets.concat([two["urban"], apart]).get_many([8, 1])["n"].tolist() == [1, 1]
 
 
+def test_tables_that_are_opened_with_other_storage_options_are_read_apart(two):
+    (own,) = two["urban"].source.leaves()
+    other = logloom.datasets.open(own.place, storage_options={"auto_mkdir": False})
+    assert own.joined(two["highway-north"].source.leaves()) is not None
+    assert own.joined(other.source.leaves()) is None
+
+
 def shifted(row):
     return {**row, "n": row["n"] + 100}
 
