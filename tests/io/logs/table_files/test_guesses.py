@@ -106,6 +106,8 @@ def test_times_of_parquet_are_guessed(tmp_path):
         ),
         (pa.Table.from_pandas(index), {"column": "__index_level_0__"}),
         (pa.table({"v": [1, 2], "GPSTime": pa.array([1, 2], pa.timestamp("s"))}), {"column": "GPSTime"}),
+        (pa.table({"v": [1, 2], "time": [0.5, 1e7 - 1]}), {"column": "time", "unit": "s"}),
+        (pa.table({"v": [1, 2], "time": [0.5, 1e7]}), None),
         (pa.table({"sensor": [1.5], "speed": [2.5]}), None),
         (pa.table({"v": [1], "when": pa.array([1], pa.timestamp("us"))}), {"column": "when"}),
         (pa.table({"v": [1], "when": pa.array(["2023-11-14 22:13:20"])}), {"column": "when"}),
