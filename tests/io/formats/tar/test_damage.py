@@ -15,6 +15,7 @@ from logloom.errors import DatasetError, LogloomError
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.tar import TarReader, TarWriter
 from logloom.io.formats.tar.npy import npy_header, read_npy
+from logloom.io.formats.tar.samples import parse_key
 from logloom.io.formats.tar.stream import stream_samples
 from logloom.schema import ColumnType, Schema
 from tests.io.formats.rows import TYPES, digests, random_block, schema_of
@@ -300,3 +301,11 @@ def test_any_bytes_are_an_error_or_an_archive_without_samples(data, tmp_path_fac
     path.write_bytes(data)
     with contextlib.suppress(LogloomError):
         assert len(TarReader(path, Schema({}))) == 0
+
+
+def test_keys_have_times_of_64_bits_or_are_refused():
+    for time_ns in (-(2**63), -1, 0, 2**63 - 1):
+        assert parse_key(f"a/b/{time_ns}", "x.tar") == ("a/b", time_ns)
+    for key in (f"a/{2**63}", f"a/{-(2**63) - 1}", "a/", "a/1.5", "5"):
+        with pytest.raises(DatasetError, match="is not called <log_id>/<timestamp>"):
+            parse_key(key, "x.tar")
