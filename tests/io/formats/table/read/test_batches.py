@@ -169,6 +169,13 @@ def test_rows_of_tables_of_one_kind_can_be_mixed_in_a_frame(tmp_path):
         loader.get_many([0, 9], "speed")
 
 
+def test_a_column_of_two_types_is_refused_with_both_tables(tmp_path):
+    for name, value in [("a", np.float64(1)), ("b", np.int64(1))]:
+        tt.write_table(f"{tmp_path}/{name}", [{"log_id": name, "timestamp": 0, "x": value}])
+    with pytest.raises(UsageError, match=rf"column x is float64 in {tmp_path}/a, int64 in {tmp_path}/b; use"):
+        tt.row_loader(pd.concat([tt.read_index(f"{tmp_path}/{name}") for name in "ab"]))
+
+
 @pytest.mark.parametrize("compress", [None, "zstd"])
 def test_a_batch_takes_rows_of_several_tables_that_store_them_alike(tmp_path, compress):
     rows = [drive(num_logs=2, rows=8, seed=seed) for seed in range(3)]
