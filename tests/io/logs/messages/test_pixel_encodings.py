@@ -89,6 +89,14 @@ def test_pairs_of_yuv_become_rgb_like_by_opencv(encoding, data):
     )
 
 
+def test_every_brightness_with_every_colour_is_that_of_opencv():
+    pixels = np.empty((256, 512, 2), np.uint8)
+    pixels[..., 0] = np.arange(512) // 2
+    pixels[..., 1] = np.arange(256)[:, None]
+    wanted = cv2.cvtColor(pixels, cv2.COLOR_YUV2RGB_UYVY)
+    np.testing.assert_array_equal(checked(message("uyvy", 256, 512, 1024, pixels.tobytes())), wanted)
+
+
 def even(plane):
     """A plane whose last row or column is repeated up to an even number."""
     return np.pad(plane, [(0, plane.shape[0] % 2), (0, plane.shape[1] % 2)], mode="edge")
