@@ -359,8 +359,12 @@ class _Purging:
         kinds = {file: area_of(file.name) for folder in area_folders() for file in listed(store, folder)}
         hidden = [file for file, area in kinds.items() if area and area.logs == "hidden"]
         plain = [file for file, area in kinds.items() if area is None or area.logs == "plain"]
-        named = itertools.compress(plain, ahead(self._traces.is_named_in, plain))
-        return [file.name for file in [*hidden, *named, *listed(store, TEMPORARY)]]
+        named = list(itertools.compress(plain, ahead(self._traces.is_named_in, plain)))
+        # Without its outcome, a note seems to be of a build that runs, while the process that built lives.
+        outcomes = {file.name.removesuffix(".json") for file in named}
+        notes = [file for file in kinds if file.name.removesuffix(".running.json") in outcomes]
+        found = [*hidden, *named, *notes, *listed(store, TEMPORARY)]
+        return list(dict.fromkeys(file.name for file in found))
 
     def _remove_notes(self, passing: Sequence[str]) -> None:
         self._remove_single(passing)

@@ -133,6 +133,14 @@ def test_what_is_to_be_built_or_assembled_goes_although_no_name_is_legible_in_it
     assert store.names("runs/00000002") == []
 
 
+def test_the_note_of_a_build_goes_with_the_outcome_that_names_the_log(store):
+    for run, log in (("aa", "b"), ("bb", "c")):
+        store.create(f"runs/00000002/{run}.json", canonical({"log": log}))
+        store.create(f"runs/00000002/{run}.running.json", b"{}")
+    assert purge(str(store.local), ["b"]).is_proven
+    assert {*store.names("runs/00000002")} == {"bb.json", "bb.running.json"}
+
+
 def test_gc_goes_on_after_a_purge(store):
     purge(str(store.local), ["b"])
     assert not collect_garbage(str(store.local)).amounts
