@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from logloom import parts
 from logloom.errors import DatasetError, UsageError
-from logloom.io.catalog.entries import Entry
+from logloom.io.catalog.entries import Entry, repair_hint
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.version_files import version_file
 from logloom.io.formats.capabilities import ReferredFormat
@@ -126,9 +126,8 @@ def open_unit(store: Store, schema: Schema, outputs: Mapping[str, BaseModel], en
     form = format_named(entry.output)
     reader = form.reader(folder, schema, outputs[entry.output], entry.unit, storage_options=store.options)
     if len(reader) != entry.rows:
-        raise DatasetError(
-            f"{folder}: {counted(len(reader), 'row')}, its entry has {entry.rows}; run `logloom verify`"
-        )
+        found = counted(len(reader), "row")
+        raise DatasetError(f"{folder}: {found}, its entry has {entry.rows}; {repair_hint(folder)}")
     return reader
 
 

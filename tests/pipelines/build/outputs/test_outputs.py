@@ -63,7 +63,8 @@ def test_a_unit_with_other_rows_than_its_entry_is_refused_when_it_is_opened(ever
     entries = {entry.output: entry for _, entry in entries_of(store, manifest.logs) if entry.rows}
     assert {*entries} == {*present("bags", "lance", "parquet", "table", "tar", "zarr", "l5kit")}
     for entry in entries.values():
-        message = f"{entry.identity}: {entry.rows} rows, its entry has {entry.rows + 1}; run `logloom verify`"
+        message = f"{entry.identity}: {entry.rows} rows, its entry has {entry.rows + 1}; "
+        message += f"`logloom repair {every[0]}` builds it again"
         with pytest.raises(DatasetError, match=message):
             reading.open(dataclasses.replace(entry, rows=entry.rows + 1))
 
