@@ -46,11 +46,12 @@ sys.dont_write_bytecode = False
 # the server may start where another package of that name comes first, which its children would keep then.
 multiprocessing.set_forkserver_preload(["logloom.pipelines.build.build", "logloom.pipelines.verify.verify"])
 
-# Fifteen thousand collected items are never garbage: going through them takes a sixth of quick tests.
-gc.disable()
 
-
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """Fifteen thousand collected items are never garbage: going through them takes a sixth of quick tests."""
+    gc.disable()
+    yield
     gc.enable()
     gc.collect()
     gc.freeze()
