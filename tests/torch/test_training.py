@@ -3,11 +3,14 @@
 import importlib.util
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import logloom.datasets
 import logloom.io.formats.table as tt
 from logloom.datasets.loader.loader import Loader, torch_dataset
+from logloom.schema import ColumnType, Schema
 from tests.io.formats.table.making import drive, labels
 
 torch = pytest.importorskip("torch", reason="torch is not installed here; `make torch` runs this where it is")
@@ -94,6 +97,57 @@ def test_a_model_learns_from_a_merged_table_through_the_loader(merged):
             optimizer.step()
             losses.append(float(loss.detach()))
     assert np.mean(losses[-20:]) < 0.05 * np.mean(losses[:20])
+
+
+def test_a_row_loader_is_a_dataset_of_torchs_loader(merged):
+    index, rows, numbers = merged
+    loader = torch.utils.data.DataLoader(tt.row_loader(index, SMALL), batch_size=8, num_workers=2)
+    batches = list(loader)
+    assert sum(len(batch["labels.count"]) for batch in batches) == len(rows)
+    assert batches[0]["lidar.pose"].shape == (8, 4, 4)
+    assert batches[0]["labels.count"].tolist() == numbers[:8]
+    np.testing.assert_array_equal(batches[0]["ego.position"][2].numpy(), rows[2]["ego.position"])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_come_in_the_order_of_the_seed(merged, workers):
+    index, _, numbers = merged
+    loaders = [Loader(Rows(index), batch=3, workers=workers, seed=1) for _ in range(2)]
+    with loaders[0] as plain, loaders[1] as ours:
+        feed = torch.utils.data.DataLoader(torch_dataset(ours), batch_size=None)
+        for batch, wanted in zip(feed, (next(plain) for _ in range(3)), strict=False):
+            assert isinstance(batch["labels.count"], torch.Tensor)
+            np.testing.assert_array_equal(batch["labels.count"], wanted["labels.count"])
+            assert set(batch["labels.count"].tolist()) <= set(numbers)
+
+
+def test_lists_are_tensors_of_values_counts_and_lengths(tmp_path):
+    table = pa.table({"it": pa.array([[[1.0], [2.0, 3.0]], []])})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with Loader(logloom.open(tmp_path), batch=2, workers=0, shuffle=False) as loader:
+        values, counts, lengths = next(iter(torch_dataset(loader)))["it"]
+    assert isinstance(values, torch.Tensor)
+    assert (values.tolist(), counts.tolist(), lengths.tolist()) == ([1, 2, 3], [2, 0], [1, 2])
+
+
+def test_text_stays_an_array_beside_tensors_of_lists(tmp_path):
+    rows = [
+        {"log_id": "a", "timestamp": k, "points": np.full((k % 3, 2), k, "i2"), "task": f"pick {k}"}
+        for k in range(4)
+    ]
+    types = {
+        "points": ColumnType(np.dtype("i2"), (None, 2)),
+        "task": ColumnType(np.dtype("u1"), (None,), "string"),
+    }
+    tt.write_table(f"{tmp_path}/t", rows, types=Schema(types))
+    with Loader(logloom.open(f"{tmp_path}/t"), batch=4, workers=0, shuffle=False) as loader:
+        batch = next(iter(torch_dataset(loader)))
+    values, lengths = batch["points"]
+    assert isinstance(values, torch.Tensor)
+    assert lengths.tolist() == [0, 1, 2, 0]
+    assert values.tolist() == [[1, 1], [2, 2], [2, 2]]
+    assert isinstance(batch["task"], np.ndarray)
+    assert batch["task"].tolist() == ["pick 0", "pick 1", "pick 2", "pick 3"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

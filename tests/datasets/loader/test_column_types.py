@@ -11,7 +11,6 @@ import pytest
 
 import logloom
 from logloom.datasets import Dataset, Loader
-from logloom.datasets.loader.loader import torch_dataset
 from logloom.errors import UsageError
 from logloom.io.rows.batches import ragged_of
 from logloom.io.rows.unit_rows import LoadedReader
@@ -122,16 +121,6 @@ def test_each_type_of_arrow_is_in_batches_or_left_out_by_name(tmp_path, workers)
             for key, value in rows[int(sample["n"])].items():
                 with case(key):
                     assert_like(sample[key], value)
-
-
-def test_torch_has_tensors_of_values_counts_and_lengths(tmp_path):
-    torch = pytest.importorskip("torch")
-    table = pa.table({"it": pa.array([[[1.0], [2.0, 3.0]], []])})
-    pq.write_table(table, tmp_path / "a.parquet")
-    with Loader(logloom.open(tmp_path), batch=2, workers=0, shuffle=False) as loader:
-        values, counts, lengths = next(iter(torch_dataset(loader)))["it"]
-    assert isinstance(values, torch.Tensor)
-    assert (values.tolist(), counts.tolist(), lengths.tolist()) == ([1, 2, 3], [2, 0], [1, 2])
 
 
 def test_a_value_without_a_form_names_its_column_and_the_way_out(ours):

@@ -814,14 +814,6 @@ def test_importing_the_loader_does_not_import_beam_or_torch():
     assert run_script(code)[1].strip() == "set()"
 
 
-def test_torch_tensors_share_the_loaders_memory():
-    torch = pytest.importorskip("torch")
-    with Loader(Rows(9), batch=3, workers=2, seed=1) as loader:
-        data = torch.utils.data.DataLoader(torch_dataset(loader), batch_size=None)
-        found = [batch["id"].tolist() for batch in itertools.islice(iter(data), 3)]
-    assert list(itertools.chain(*found)) == list(itertools.islice(expected_ids(9, 1), 9))
-
-
 def test_without_torch_the_extra_is_named():
     if "torch" in sys.modules or __import__("importlib.util").util.find_spec("torch"):
         pytest.skip("torch is here")

@@ -9,7 +9,7 @@ import pytest
 import logloom.datasets
 import logloom.io.formats.table as tt
 from logloom.datasets import Loader, mix
-from logloom.datasets.loader.loader import LoaderError, torch_dataset
+from logloom.datasets.loader.loader import LoaderError
 from logloom.errors import UsageError
 from logloom.schema import ColumnType, Schema
 from tests.tier import by_tier
@@ -231,13 +231,3 @@ def test_a_row_that_is_unlike_row_0_is_named_with_the_way_out(usual, odd, words,
 def test_values_that_are_neither_arrays_nor_text_are_refused_with_the_way_out():
     with pytest.raises(UsageError, match=r"'v' is dict, which has no fixed shape.*fns"):
         _ = Loader(Odd({"a": 1}, None), 1).spec
-
-
-def test_torch_is_given_tensors_of_lists_and_texts_as_they_are(rows):
-    torch = pytest.importorskip("torch")
-    with Loader(windows(rows), batch=4, workers=0, shuffle=False) as loader:
-        batch = next(iter(torch_dataset(loader)))
-    values, lengths = batch["points"]
-    assert isinstance(values, torch.Tensor)
-    assert lengths.sum() == len(values)
-    assert isinstance(batch["task"], np.ndarray)

@@ -101,17 +101,6 @@ def test_a_pickled_loader_carries_no_open_files_and_no_plans(table):
     assert list(again[3]) == ["log_id", "timestamp", "ego.position"]
 
 
-def test_a_merged_table_feeds_a_plain_torch_data_loader(table):
-    data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
-    root, rows = table
-    merged = tt.merge(tt.read_index(f"{root}/t"), tt.read_index(f"{root}/labels"), on=ON)
-    loader = tt.row_loader(merged, ["ego.position", "lidar.pose", "speed", "labels.count"])
-    batches = list(data.DataLoader(loader, batch_size=8, num_workers=2))
-    assert sum(len(batch["speed"]) for batch in batches) == len(rows)
-    assert batches[1]["lidar.pose"].shape == (8, 4, 4)
-    np.testing.assert_array_equal(batches[1]["ego.position"][2].numpy(), rows[10]["ego.position"])
-
-
 @pytest.fixture
 def remote():
     """A folder on a file system that is not local."""
