@@ -60,7 +60,8 @@ nightly: ## everything, in hours: all faults by places, engines, torch, lerobot,
 	+$(call stage,test)
 	+$(call stage,test-faults)
 	+$(call stage,docs)
-	+$(call stage,without PART=turn)
+	@# That all else stands without a part takes no more examples.
+	+$(call stage,without PART=turn LOGLOOM_TIER=check)
 	+$(call stage,test-engines)
 	+$(call stage,model)
 	+$(call stage,torch)
