@@ -18,7 +18,8 @@ from tests.absent import in_absent_part, present
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "logloom"
-ENTRY_POINTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["entry-points"]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+ENTRY_POINTS = PROJECT["project"]["entry-points"]
 PARTS = {
     name: importlib.import_module(home.partition(":")[0]).PART
     for name, home in ENTRY_POINTS["logloom.parts"].items()
@@ -120,6 +121,13 @@ def imports_of(path):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
+
+
+def test_files_beside_the_modules_are_installed_with_them():
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["logloom"]
+    packed = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    files = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert packed == files
 
 
 def test_only_wiring_imports_beam():
