@@ -133,14 +133,15 @@ def test_each_verb_refuses_each_wrong_place_as_wrong_usage(tmp_path, root, monke
             with case(name, place):
                 assert f"{tmp_path / place}: {problem}" in refused(name.partition(" ")[0], *words)
     for verb in ("info", "doctor"):
+        assert "'' names no log: give a file" in refused(verb, "")
         assert "drive.yaml: is a recipe, no log; " in refused(verb, tmp_path / "drive.yaml")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["drive.yaml", "logs", "root"]
 
 
 # By arguments, the problem.
 NO_SENSE = [
-    (["diff", "ROOT", "1"], "one version of ROOT: name two, or compare ROOT@1 with its parent"),
-    (["diff", "ROOT", "gold"], "one version of ROOT: name two, or compare ROOT@gold with its parent"),
+    (["diff", "ROOT", "1"], "ROOT: 1 is one version, and a comparison needs two; name another one"),
+    (["diff", "ROOT", "gold"], "ROOT: gold is one version, and a comparison needs two; name another one"),
     (["diff", "ROOT", "1", "2", "3"], "not more"),
     (["diff", "ROOT@1"], "version 1 has no parent; name two versions"),
     (["rollback", "ROOT"], "name the version to go back to, as in ROOT@1"),

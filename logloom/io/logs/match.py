@@ -321,6 +321,8 @@ def find_all(
     absolute = [absolute_uri(uri, base) for uri in uris]
 
     def find(given: str, uri: str) -> Iterable[FoundLog] | str:
+        if not given:  # an unset variable must not mean the working folder
+            return Missing("'' names no log: give a file, folder, URI or glob ('.' for this folder)")
         try:
             return _find(uri, base, options, there)
         except _NotFoundError as error:

@@ -495,7 +495,7 @@ def test_a_root_with_a_version_where_a_bare_root_belongs_is_told_apart(grown, tm
     assert "there is no such file or folder" in done.stderr
     done = command("diff", grown.uri, "1")
     assert done.returncode == 2
-    assert f"name two, or compare {grown.uri}@1 with its parent" in done.stderr
+    assert f"name another one, or write {grown.uri}@1 to compare it with its parent" in done.stderr
 
 
 def test_units_that_are_open_in_time_say_so_in_json(grown):
