@@ -92,8 +92,8 @@ def _chosen(
 
     if len(versions) == 2 and _is_version(versions[1], Store.at(versions[0], storage)):
         raise UsageError(
-            f"{versions[0]}: {versions[1]} is one version, and a comparison needs two; name another one, or write "
-            f"{versions[0]}@{versions[1]} to compare it with its parent"
+            f"{versions[0]}: {versions[1]} is one version, and a comparison needs two; "
+            f"name another one, or write {versions[0]}@{versions[1]} to compare it with its parent"
         )
     if since and len(versions) > 1:
         raise UsageError("--since is compared with one version: give ROOT or ROOT@VERSION")

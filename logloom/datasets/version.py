@@ -23,8 +23,8 @@ from logloom.datasets.views.positions import array_of
 from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
 from logloom.io.catalog.assembled_outputs import assembled_store
 from logloom.io.catalog.entries import Entry, LogUnits, read_log_part
+from logloom.io.catalog.file_digests import known_files, unit_files
 from logloom.io.catalog.intervals import read_intervals
-from logloom.io.catalog.known_files import known_files, unit_files
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.row_counts import row_split_names
 from logloom.io.catalog.tombstones import Purged, check_purged

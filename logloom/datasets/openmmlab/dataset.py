@@ -18,7 +18,7 @@ import numpy as np
 from logloom.datasets.openmmlab import shared_infos
 from logloom.datasets.openmmlab.registry import DATASETS, Compose, Transform, force_full_init, logger
 from logloom.errors import DatasetError
-from logloom.io.catalog.known_files import options_in_view
+from logloom.io.catalog.file_digests import options_in_view
 from logloom.io.formats.annotations.files import (
     AnnotationError,
     is_absolute,
