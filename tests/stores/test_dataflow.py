@@ -165,7 +165,8 @@ def test_a_job_that_somebody_cancels_is_an_error_with_the_way_out(source, gcs, b
             (served,) = service.jobs.values()
             served.state = "JOB_STATE_CANCELLED"
 
-    with pytest.raises(LogloomError, match=r"cancelled: see https://.*\nBuild again: finished units are kept"):
+    words = r"cancelled: see https://.*\nBuild again: finished units are kept"
+    with pytest.raises(LogloomError, match=words):
         job.build(plan(source, gcs, bucket), runner=options(bucket, service), on_message=cancel)
 
 

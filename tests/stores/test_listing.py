@@ -2,6 +2,7 @@
 
 import time
 
+import fsspec
 import pytest
 
 from logloom.io.logs.listings import listed
@@ -64,3 +65,25 @@ def test_logs_that_stay_in_a_store_are_not_opened(drive, store, bucket):
     plan = plan_build(recipe, root, storage_options=store.storage_options)
     assert [log.task.log_id for log in plan.logs] == [f"day-2-{drive.logs[0].stem}"]
     assert len(plan.opened) == 2
+
+
+@pytest.mark.parametrize("data", [b"later", b""])
+def test_what_another_process_made_since_its_folder_was_listed_is_found(store, bucket, data, tmp_path):
+    own, folder = filesystem(f"{bucket}/root/versions", store.storage_options)
+    other = fsspec.filesystem(store.protocol, **store.options, skip_instance_cache=True)
+    asked = [
+        own.cat_file,
+        lambda path: b"" if own.info(path)["size"] == 0 else data,
+        lambda path: own.open(path, "rb").read(),
+        lambda path: own.get_file(path, str(tmp_path / "it")) or (tmp_path / "it").read_bytes(),
+    ]
+    other.pipe_file(f"{folder}/0", b"before")
+    for number, ask in enumerate(asked, 1):
+        assert len(own.ls(folder)) == number
+        other.pipe_file(f"{folder}/{number}", data)
+        assert ask(f"{folder}/{number}") == data
+        own.invalidate_cache()
+    for ask in asked:
+        own.ls(folder)
+        with pytest.raises(FileNotFoundError):
+            ask(f"{folder}/gone")

@@ -104,7 +104,18 @@ class RemoteFiles(AbstractFileSystem):
     # --- reading
 
     def info(self, path: str, **kwargs: Any) -> Any:
-        return self._request(path, lambda: self._own.info(path, **kwargs))
+        return self._request(path, lambda: self._found(path, lambda: self._own.info(path, **kwargs)))
+
+    def _found(self, path: str, ask: Callable[[], T]) -> T:
+        """Return an answer; if a kept listing lacks the file, which may be newer, ask again without it."""
+        try:
+            return ask()
+        except FileNotFoundError:
+            parent = self._parent(self._strip_protocol(path))
+            if parent not in getattr(self._own, "dircache", ()):
+                raise
+            self._own.invalidate_cache(parent)
+            return ask()
 
     def size(self, path: str) -> int:
         """Return the size of a file.
@@ -207,6 +218,8 @@ class RemoteFiles(AbstractFileSystem):
 
     def _whole(self, path: str, start: int | None, end: int | None) -> bytes:
         """Read a range; fewer bytes only at the end of the file."""
+        if start is None and end is None and self._scheme in retries.S3:
+            start = 0  # for a whole object, s3fs takes the size from a listing that may be old
         try:
             data = bytes(self._own.cat_file(path, start=start, end=end))
         except (*_PASSING, retries.UnfitServerError):
@@ -233,8 +246,8 @@ class RemoteFiles(AbstractFileSystem):
 
     def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
         def get() -> None:
-            self._own.get_file(rpath, lpath, **kwargs)
-            size, wanted = os.path.getsize(lpath), self._own.info(rpath)["size"]
+            self._found(rpath, lambda: self._own.get_file(rpath, lpath, **kwargs))
+            size, wanted = os.path.getsize(lpath), self._found(rpath, lambda: self._own.info(rpath))["size"]
             if wanted is not None and size < wanted:
                 raise retries.ShortAnswerError(f"{size} bytes, it has {wanted}")
 
@@ -264,7 +277,7 @@ class RemoteFiles(AbstractFileSystem):
                 if attempts == 1:
                     raise
                 with contextlib.suppress(*MISSING):
-                    if self._own.cat_file(path) != value:
+                    if self._whole(path, None, None) != value:
                         raise
                     return
                 self._own.pipe_file(path, value, mode=mode, **kwargs, **limit)  # removed since
