@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -18,6 +17,9 @@ from tests.absent import needs, present
 from tests.forking import command as logloom
 from tests.forking import pages_environment
 from tests.pipelines.conftest import FULL_OUTPUT
+from tests.runners.breaking import RECIPE as SLOW_RECIPE
+from tests.runners.breaking import SLOWLY, BuildCommand
+from tests.tier import by_tier
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def test_info_prints_every_topic_as_a_table_and_as_json(drive):
 def test_the_recipe_that_info_prints_builds_as_it_stands(drive, tmp_path):
     printed = logloom("info", *drive.logs, "--recipe")
     (tmp_path / "mine.yaml").write_text(printed.stdout)
-    built = logloom("build", "mine.yaml", "--to", "root", cwd=tmp_path)
+    built = logloom("build", "mine.yaml", "--to", "root", "--limit", 1, cwd=tmp_path)
     assert built.returncode == 0, built.stderr
     assert pathlib.Path(built.stdout.strip()) == tmp_path / "root" / "v00000001"
 
@@ -71,20 +73,6 @@ def test_logs_build_without_a_recipe(drive, tmp_path):
     said = json.loads(built.stdout)
     assert said["logs"] == 1
     assert said["rows"] > 10
-
-
-def test_what_fails_in_a_worker_process_is_one_message_too(quick, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "import logloom\n\n\n@logloom.derive\ndef twice(row):\n    raise ArithmeticError('no such speed')\n"
-    )
-    derived = '  twice: {derive: "mine:twice", from: [ego.speed], dtype: float64}\n'
-    text = quick.read_text().replace("columns:\n", f"columns:\n{derived}", 1)
-    quick.write_text(text)
-    done = logloom("build", quick, "--to", tmp_path / "root", "--workers", 2, "--py", tmp_path / "mine.py")
-    assert done.returncode == 1
-    assert "no such speed" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "while running" not in done.stderr
 
 
 BRAKES = """\
@@ -106,7 +94,8 @@ def deriving(recipe, module, on_error):
     recipe.write_text(re.sub(r"\non_error:.*", "", text) + f"\non_error: {on_error}\n")
 
 
-@pytest.mark.parametrize(("on_error", "workers"), [("skip", 2), ("salvage", 1)])
+# In check, test_what_a_worker_process_imports_and_fails_is_one_message_too shows what workers hand on.
+@pytest.mark.parametrize(("on_error", "workers"), [("skip", by_tier(1, 2)), ("salvage", 1)])
 def test_a_log_that_a_function_fails_on_is_left_out_and_said(on_error, workers, quick, tmp_path):
     (tmp_path / "mine.py").write_text(BRAKES)
     deriving(quick, "mine", on_error)
@@ -118,7 +107,7 @@ def test_a_log_that_a_function_fails_on_is_left_out_and_said(on_error, workers, 
     assert re.match(place, line)
     assert "ArithmeticError: no such speed (mine.py, line 7)" in line
     assert "up to date" in logloom("build", quick, "--to", root, "--py", py).stderr
-    assert logloom("verify", root, "--against-logs", "--py", py).returncode == 0
+    assert logloom("verify", root, "--against-logs", "--py", py, "--workers", 1).returncode == 0
 
 
 def test_a_log_that_a_function_fails_on_stops_a_build_by_default(quick, tmp_path):
@@ -131,27 +120,46 @@ def test_a_log_that_a_function_fails_on_stops_a_build_by_default(quick, tmp_path
     assert not (tmp_path / "root" / "versions").exists()
 
 
-def test_a_recipe_imports_only_what_its_user_allows(quick, tmp_path, monkeypatch):
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package on the path of commands, whose module `brakes` is to be written."""
     package = tmp_path / "labels_of_a_test"
     package.mkdir()
     (package / "__init__.py").write_text("print('imported')\n")
-    (package / "brakes.py").write_text(BRAKES.replace("if ", "if False and "))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    return package
+
+
+def test_what_a_worker_process_imports_and_fails_is_one_message_too(quick, package, tmp_path):
+    (package / "brakes.py").write_text(BRAKES)
+    deriving(quick, "labels_of_a_test.brakes", "fail")
+    allowed = "--allow-derive", "labels_of_a_test"
+    done = logloom("build", quick, "--to", tmp_path / "root", "--workers", 2, *allowed)
+    assert done.returncode == 1
+    assert "ArithmeticError: no such speed (brakes.py, line 7)" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "while running" not in done.stderr
+    assert not (tmp_path / "root" / "versions").exists()
+
+
+def test_a_recipe_imports_only_what_its_user_allows(quick, package, tmp_path):
+    (package / "brakes.py").write_text(BRAKES.replace("if ", "if False and "))
     deriving(quick, "labels_of_a_test.brakes", "fail")
     root = tmp_path / "root"
-    for command, *more in (("build", "--workers", 2), ("plan",)):
+    for command, *more in (("build",), ("plan",)):
         refused = logloom(command, quick, "--to", root)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert "columns.twice.derive" in refused.stderr
         assert "--allow-derive labels_of_a_test" in refused.stderr
         allowed = logloom(command, quick, "--to", root, "--allow-derive", "labels_of_a_test", *more)
         assert allowed.returncode == 0, allowed.stderr
-    assert logloom("verify", root, "--against-logs").returncode == 2
-    assert logloom("verify", root, "--against-logs", "--allow-derive", "labels_of_a_test").returncode == 0
+    verify = "verify", root, "--against-logs", "--workers", 1
+    assert logloom(*verify).returncode == 2
+    assert logloom(*verify, "--allow-derive", "labels_of_a_test").returncode == 0
     assert "imported" not in logloom("head", root, "--why", "-n", 1).stdout
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", by_tier([1], [1, 2]))
 def test_a_disk_that_refuses_is_told_in_one_line_and_nothing_is_published(recipe, tmp_path, workers):
     arguments = ["build", "-q", str(recipe), "--to", str(tmp_path / "root"), "--workers", str(workers)]
     limited = f"ulimit -f 400; exec {shlex.join([sys.executable, '-m', 'logloom', *arguments])}"
@@ -247,7 +255,9 @@ def test_a_quiet_build_says_nothing_but_what_it_left_out(archive, quick, tmp_pat
             assert all(line.startswith(told) for line in done.stderr.splitlines())
             assert bool(done.stderr) == skipped
     other = present("zarr", FULL_OUTPUT)[0]
-    done = logloom("convert", tmp_path / "quick", tmp_path / "other", "--format", other, "--quiet")
+    done = logloom(
+        "convert", tmp_path / "quick", tmp_path / "other", "--format", other, "--quiet", "--workers", 1
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -266,30 +276,14 @@ def test_a_budget_that_is_exceeded_at_planning_ends_a_build_before_it_builds_any
     assert logloom("build", archive, "--to", root).returncode == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_build_that_is_interrupted_says_so_in_one_line(quick, workers, tmp_path):
-    quick.write_text(re.sub(r"partition: .*", "partition: {rows: 1}", quick.read_text()))
+def test_a_build_that_is_interrupted_with_its_workers_says_so_in_one_line(drive, tmp_path):
+    (tmp_path / "slowly.py").write_text(SLOWLY.replace("0.4", "0.1"))
+    (tmp_path / "recipe.yaml").write_text(SLOW_RECIPE.format(logs=drive.logs[0].parent))
     root = tmp_path / "root"
-    command = [
-        sys.executable,
-        "-m",
-        "logloom",
-        "build",
-        str(quick),
-        "--to",
-        str(root),
-        "--workers",
-        str(workers),
-        "-q",
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 60
-    while not list(root.glob("parts/*/*/*/entry.json")) and time.monotonic() < deadline:
-        time.sleep(0.002)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: workers get it, too
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert said == "logloom: stopped; a build keeps finished units: build again to go on\n"
+    building = BuildCommand(tmp_path, root, "--workers", "2", "-q")
+    building.wait_for_units(1)
+    os.killpg(building.pid, signal.SIGINT)  # as a terminal does: workers get it, too
+    assert building.end(60) == (130, "logloom: stopped; a build keeps finished units: build again to go on\n")
     assert not (root / "versions").exists()
 
 
@@ -316,7 +310,7 @@ def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
 
 
 def test_verify_says_equal_or_lists_what_is_not(built, tmp_path):
-    good = logloom("verify", built, "--json")
+    good = logloom("verify", built, "--json", "--workers", 1)
     assert good.returncode == 0, good.stderr
     assert json.loads(good.stdout)["findings"] == []
     root = tmp_path / "root"
@@ -324,7 +318,7 @@ def test_verify_says_equal_or_lists_what_is_not(built, tmp_path):
     victim = max(root.glob(f"parts/{FULL_OUTPUT}/*/*/*"), key=lambda path: path.stat().st_size)
     victim.chmod(0o644)
     victim.write_bytes(victim.read_bytes()[:-1])
-    bad = logloom("verify", root)
+    bad = logloom("verify", root, "--workers", 1)
     assert bad.returncode == 3
     assert str(victim) in bad.stdout
 
@@ -341,6 +335,8 @@ def test_head_prints_rows_as_a_table_and_as_json(built):
 def test_head_shows_rows_that_pass_a_filter_and_rows_of_a_log(built):
     every = ll.open(str(built), columns=["ego.speed"])
     logs = sorted({row["log_id"] for row in every})
+    done = logloom("head", built, "--json", "-c", "ego.speed,log_id*")
+    assert done.returncode == 2  # log_id is no column
     for options, expected in (
         (["--where", "ego.speed > 9"], [row for row in every if row["ego.speed"] > 9]),
         (["--log", logs[-1]], [row for row in every if row["log_id"] == logs[-1]]),
@@ -349,8 +345,6 @@ def test_head_shows_rows_that_pass_a_filter_and_rows_of_a_log(built):
             [row for row in every if row["ego.speed"] > 9 and row["log_id"] == logs[-1]][2:],
         ),
     ):
-        done = logloom("head", built, *options, "-n", "4", "--json", "-c", "ego.speed,log_id*", "--why")
-        assert done.returncode == 2  # log_id is no column
         done = logloom("head", built, *options, "-n", "4", "--json", "-c", "ego.speed,ego.position", "--why")
         rows = json.loads(done.stdout)
         assert expected
@@ -459,8 +453,10 @@ def test_a_topic_that_only_some_logs_have_is_noted_and_unavailable_there(drive, 
                 channels[channel.id], message.log_time, message.data, message.publish_time, message.sequence
             )
         writer.finish()
-    (tmp_path / "recipe.yaml").write_text(drive.text)
-    done = logloom("build", "recipe.yaml", "--to", "root", "--log", "logs/*.mcap", cwd=tmp_path)
+    lights = "  lights: {topic: /lights, field: lights, strings: 16, resample: nearest}\n"
+    text = QUICK.format(folder=bare.parent).replace("outputs:", f"{lights}outputs:")
+    (tmp_path / "recipe.yaml").write_text(text)
+    done = logloom("build", "recipe.yaml", "--to", "root", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "/lights" in done.stderr
     rows = json.loads(logloom("head", "root", "-n", 1, "--why", "--json", cwd=tmp_path).stdout)
@@ -468,14 +464,13 @@ def test_a_topic_that_only_some_logs_have_is_noted_and_unavailable_there(drive, 
     assert rows[0]["why"]["columns"]["lights"]["available"] is False
 
 
-def test_stamps_beyond_max_delay_stop_the_build_and_are_listed_under_salvage(drive, tmp_path):
-    text = drive.text + "\ntime: {by: header, max_delay: 15ms}\n"
-    (tmp_path / "recipe.yaml").write_text(text)
-    done = logloom("build", "recipe.yaml", "--to", "root", cwd=tmp_path)
+def test_stamps_beyond_max_delay_stop_the_build_and_are_listed_under_salvage(quick, tmp_path):
+    quick.write_text(quick.read_text() + "\ntime: {by: header, max_delay: 15ms}\n")
+    done = logloom("build", quick, "--to", "root", cwd=tmp_path)
     assert done.returncode == 1
     assert "max_delay" in done.stderr
     assert not (tmp_path / "root" / "versions").exists()
-    saved = logloom("build", "recipe.yaml", "--to", "root", "--on-error", "salvage", cwd=tmp_path)
+    saved = logloom("build", quick, "--to", "root", "--on-error", "salvage", cwd=tmp_path)
     assert saved.returncode == 3, saved.stderr
     assert "salvaged: drive-00" in saved.stderr
 
