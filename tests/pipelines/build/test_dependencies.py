@@ -21,7 +21,7 @@ columns:
   speed: {{topic: /odom, field: twist.twist.linear.x, resample: previous}}
   scaled: {{derive: "{module}:scaled", from: speed, dtype: float64}}
 partition: {{rows: 13}}
-outputs: {{tar: {{}}, table: {{}}}}
+outputs: {{tar: {{}}}}
 """
 SCALED = """\
 import logloom
@@ -41,16 +41,25 @@ BESIDE = {
 }
 
 
-@pytest.fixture
-def folder(drive, tmp_path):
+def write_code(folder, logs):
     """A recipe beside its logs, and in code/ a function with the modules that it imports."""
-    (tmp_path / "logs").symlink_to(drive.logs[0].parent)
-    (tmp_path / "recipe.yaml").write_text(RECIPE.format(module="scales"))
+    (folder / "logs").symlink_to(logs)
+    (folder / "recipe.yaml").write_text(RECIPE.format(module="scales"))
     for name, text in {"scales.py": SCALED, **BESIDE}.items():
-        path = tmp_path / "code" / name
+        path = folder / "code" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return tmp_path
+
+
+def write_code_and_root(folder, logs):
+    write_code(folder, logs)
+    built(folder)
+
+
+@pytest.fixture
+def folder(drive, again):
+    """A recipe and its code, and in root/ a version that was built with it."""
+    return again(write_code_and_root, drive.logs[0].parent)
 
 
 def logloom_in(folder, *arguments):
@@ -64,7 +73,6 @@ def built(folder, workers=1):
 
 
 def test_an_edited_module_beside_a_file_builds_rows_again_in_all_processes(folder):
-    built(folder)
     edits = [
         ("units/_base.py", "BASE = 3.0\n", 3, 0, 1),
         ("units/__init__.py", "from ._base import BASE\nBASE += 2\n", 5, 0, 1),
@@ -85,12 +93,11 @@ def test_an_edited_module_beside_a_file_builds_rows_again_in_all_processes(folde
 
 def test_plan_manifest_and_diff_name_the_code(folder):
     modules = ["module limits", "module scales", "module units", "module units._base", "module units.metric"]
-    planned = logloom_in(folder, "plan", "recipe.yaml", "--to", "root", "--json")
+    planned = logloom_in(folder, "plan", "recipe.yaml", "--to", "other", "--json")
     assert planned.returncode == 0, planned.stderr
     dependencies = json.loads(planned.stdout)["dependencies"]
     assert list(dependencies) == modules
-    assert "module units._base" in logloom_in(folder, "plan", "recipe.yaml", "--to", "root").stdout
-    built(folder)
+    assert "module units._base" in logloom_in(folder, "plan", "recipe.yaml", "--to", "other").stdout
     assert read_manifest(Store.at(f"{folder}/root")).dependencies == dependencies
     (folder / "code" / "units" / "_base.py").write_text("BASE = 3.0\n")
     built(folder)
@@ -100,22 +107,22 @@ def test_plan_manifest_and_diff_name_the_code(folder):
 
 
 def test_verify_and_repair_name_code_that_is_not_what_a_version_was_built_with(folder):
-    built(folder)
-    assert logloom_in(folder, "verify", "root", "--against-logs").returncode == 0
+    assert logloom_in(folder, "verify", "root", "--against-logs", "--workers", 1).returncode == 0
     (folder / "code" / "limits.py").write_text("def most():\n    return 7.0\n")
-    done = logloom_in(folder, "verify", "root", "--against-logs")
+    done = logloom_in(folder, "verify", "root", "--against-logs", "--workers", 1)
     assert done.returncode == 2
     assert "built with other module limits" in done.stderr
 
 
 def test_the_same_code_in_another_folder_is_up_to_date(folder):
-    built(folder)
     (folder / "code").rename(folder / "moved")
     done = command("plan", "recipe.yaml", "--to", "root", "--check", "--py", "moved/scales.py", cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
-def test_an_edited_module_of_a_package_builds_rows_again(folder, monkeypatch):
+def test_an_edited_module_of_a_package_builds_rows_again(drive, tmp_path, monkeypatch):
+    folder = tmp_path
+    write_code(folder, drive.logs[0].parent)
     package = folder / "src" / "scales_of_a_test"
     (folder / "src").mkdir()
     (folder / "code").rename(package)
@@ -136,7 +143,6 @@ def test_an_edited_module_of_a_package_builds_rows_again(folder, monkeypatch):
 
 
 def test_a_version_that_follows_without_a_build_keeps_what_its_rows_depend_on(folder):
-    built(folder)
     before = read_manifest(Store.at(f"{folder}/root")).dependencies
     (folder / "code" / "limits.py").write_text("def most():\n    return 7.0\n")
     built(folder)
