@@ -44,31 +44,41 @@ def place(tmp_path):
     return place
 
 
+ROOT = "root #1 [x] %41"
+
+
 @pytest.mark.parametrize("logs", ["raw/*.mcap", "{table: 'logs[ab].csv', uri: uri}", "raw"])
-def test_they_are_built_opened_verified_and_reused(place, logs):
+def test_they_are_built_opened_and_reused(place, logs):
     (place / "r.yaml").write_text(RECIPE.format(logs=logs))
-    root = str(place / "root #1 [x] %41")
+    root = str(place / ROOT)
     assert ll.build(str(place / "r.yaml"), root).manifest.version == 1
     rows = ll.open(root)
     assert sorted({row["log_id"] for row in rows}) == NAMES
     tags = {row["log_id"]: row["tag"] for row in rows if row.get("tag")}
     assert tags == {name: name for name in NAMES}
-    assert ll.verify(root, against_logs=True).findings == ()
     again = ll.plan(str(place / "r.yaml"), root)
     assert again.up_to_date
     records = read_manifest(Store.at(root), 1).logs
     assert [record.uris for record in records] == [(str(place / f"raw/{name}.mcap"),) for name in NAMES]
     write_log(place / "raw/new %.mcap", {"/can": (SPEED, speeds(20, start=START + 10**4 * SECOND))})
     if "table" not in logs:
-        assert ll.build(str(place / "r.yaml"), root).manifest.version == 2
-        assert len(ll.open(root)) == len(rows) // len(NAMES) * (len(NAMES) + 1)
+        assert ll.plan(str(place / "r.yaml"), root).num_logs == len(NAMES) + 1
+
+
+def test_they_are_verified_collected_and_converted(place):
+    (place / "r.yaml").write_text(RECIPE.format(logs="raw/*.mcap"))
+    root = str(place / ROOT)
+    ll.build(str(place / "r.yaml"), root)
+    assert ll.verify(root, against_logs=True, workers=1).findings == ()
+    write_log(place / "raw/new %.mcap", {"/can": (SPEED, speeds(20, start=START + 10**4 * SECOND))})
+    assert ll.build(str(place / "r.yaml"), root).manifest.version == 2
+    rows = ll.open(root)
+    assert len(rows) == len(ll.open(f"{root}@1")) // len(NAMES) * (len(NAMES) + 1)
     collect_garbage(root, keep=Keep(last=1))
-    assert ll.verify(root, against_logs=True).findings == ()
+    assert ll.verify(root, against_logs=True, workers=1).findings == ()
     copied = str(place / "copy?*")
-    ll.convert(root, copied, "table")
-    np.testing.assert_array_equal(
-        [row["speed"] for row in ll.open(copied)], [row["speed"] for row in ll.open(root)]
-    )
+    ll.convert(root, copied, "table", workers=1)
+    np.testing.assert_array_equal([row["speed"] for row in ll.open(copied)], [row["speed"] for row in rows])
 
 
 def test_they_are_described_and_suggested(place):

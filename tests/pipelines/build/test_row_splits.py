@@ -33,12 +33,14 @@ from logloom.statistics.columns import Statistics
 from logloom.text import human_duration
 from tests.absent import present
 from tests.cases import case
+from tests.once import copied
 from tests.pipelines.conftest import build_at, restate
 from tests.pipelines.test_commands import logloom
 
 SHARES = {"train": 0.5, "val": 0.3, "test": 0.2}
 NAMES = "train: 0.5, val: 0.3, test: 0.2"
 PLACE = f"split: {{{NAMES}, by: place, position: ego.position, cell: 8m, gap: 1m}}\n"
+TIME = f"split: {{{NAMES}, by: time, cell: 1s, gap: 200ms}}\n"
 NEAREST = {"m": "nearest", "s": "nearest_in_time"}
 FORMATS = dict.fromkeys(present("tar", "zarr", "parquet", "table"), "{}")
 _FEW = """
@@ -74,6 +76,11 @@ def plain(drive, root_of):
 def split_root(drive, root_of):
     outputs = ", ".join(f"{name}: {options}" for name, options in FORMATS.items())
     return root_of(Recipe.from_yaml(few(drive, outputs) + PLACE))
+
+
+@pytest.fixture(scope="module")
+def time_root(drive, root_of):
+    return root_of(Recipe.from_yaml(few(drive) + TIME))
 
 
 def expected(plain, **asked):
@@ -141,17 +148,15 @@ def test_what_a_version_says_of_the_rows_of_its_splits(split_root, plain, capsys
     assert counted == {name: one["rows"] for name, one in found.counts.items() if one["rows"]}
 
 
-def test_a_version_is_measured_by_the_position_or_the_time_of_its_recipe(drive, split_root, tmp_path):
+def test_a_version_is_measured_by_the_position_or_the_time_of_its_recipe(split_root, time_root):
     found = version_splits(str(split_root), None)
     assert found == version_splits(str(split_root), "ego.position")
     assert len(found.nearest) == 3
     shown = logloom("stats", split_root, "--splits").stdout
     assert f"train and val: {found.nearest[0].metres:.6g} m apart" in " ".join(shown.split())
-    text = few(drive, "tar: {}") + f"split: {{{NAMES}, by: time, cell: 1s, gap: 200ms}}\n"
-    build_at(Recipe.from_yaml(text), tmp_path / "time")
-    rows = logloom_datasets.open(tmp_path / "time")
+    rows = logloom_datasets.open(time_root)
     stamps = {name: [row["timestamp"] for row in rows if row["split"] == name] for name in SHARES}
-    told_of = version_splits(str(tmp_path / "time"), None)
+    told_of = version_splits(str(time_root), None)
     for pair in told_of.nearest_in_time:
         one, other = (np.array(stamps[name], np.int64) for name in pair.splits)
         apart = np.abs(one[:, None] - other[None, :])
@@ -160,24 +165,17 @@ def test_a_version_is_measured_by_the_position_or_the_time_of_its_recipe(drive, 
         if pair.rows:
             assert abs(pair.rows[0][1] - pair.rows[1][1]) == apart.min()
     assert any(math.isfinite(pair.apart) for pair in told_of.nearest_in_time)
-    (first, *_) = json.loads(logloom("stats", tmp_path / "time", "--splits", "--json").stdout)[
-        "nearest_in_time"
-    ]
+    (first, *_) = json.loads(logloom("stats", time_root, "--splits", "--json").stdout)["nearest_in_time"]
     assert first["splits"] == ["train", "val"]
 
 
 @pytest.mark.parametrize(
-    ("rule", "unit", "bound", "more"),
-    [
-        (PLACE, "m", 1.0, "8m"),
-        (f"split: {{{NAMES}, by: time, cell: 1s, gap: 200ms}}\n", "s", 0.2, "1s"),
-    ],
+    ("made", "unit", "bound", "more"), [("split_root", "m", 1.0, "8m"), ("time_root", "s", 0.2, "1s")]
 )
 def test_a_version_keeps_the_bound_of_its_rule_and_rows_that_break_it_are_told(
-    drive, tmp_path, rule, unit, bound, more
+    request, tmp_path, made, unit, bound, more
 ):
-    root = tmp_path / "root"
-    build_at(Recipe.from_yaml(few(drive) + rule), root)
+    root = copied(request.getfixturevalue(made), tmp_path / "root")
     said = json.loads(logloom("stats", root, "--splits", "--json").stdout)
     pairs = [pair["metres" if unit == "m" else "seconds"] for pair in said[NEAREST[unit]]]
     measured = min(apart for apart in pairs if apart is not None)
@@ -288,16 +286,6 @@ def test_statistics_of_a_split_of_rows_are_those_of_its_rows(split_root, monkeyp
         column_statistics(str(split_root), split="trian")
 
 
-def test_logs_whose_rows_are_all_in_one_split_are_not_read(drive, tmp_path):
-    lonely = "split: {train: 0.999999, val: 0.000001, by: time, cell: 1h, gap: 1s}\n"
-    build_at(Recipe.from_yaml(few(drive) + lonely), tmp_path / "root")
-    found = column_statistics(str(tmp_path / "root"), split="train")
-    assert (found.read, found.logs) == (0, len(drive.logs))
-    assert found.statistics == column_statistics(str(tmp_path / "root")).statistics
-    read = column_statistics(str(tmp_path / "root"), split="train", every_value=True)
-    assert (read.read, read.columns()) == (len(drive.logs), found.columns())
-
-
 def test_a_page_tells_columns_by_split_of_rows_and_which_split_each_sample_is_in(split_root, monkeypatch):
     page = report_of(*open_root(Store.at(str(split_root))))
     names = [one.name for one in page.splits]
@@ -322,7 +310,7 @@ def test_a_page_tells_columns_by_split_of_rows_and_which_split_each_sample_is_in
     assert asked.statistics == page.statistics
 
 
-def test_plan_and_build_tell_what_is_known_of_rows_and_warn_of_an_empty_split(drive, tmp_path):
+def test_an_empty_split_is_warned_of_and_statistics_of_the_other_read_no_log(drive, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     lonely = "split: {train: 0.999999, val: 0.000001, by: time, cell: 1h, gap: 1s}\n"
     recipe.write_text(few(drive) + lonely)
@@ -348,20 +336,24 @@ def test_plan_and_build_tell_what_is_known_of_rows_and_warn_of_an_empty_split(dr
     shown = json.loads(logloom("stats", tmp_path / "root", "--splits", "--json").stdout)
     assert shown["splits"] == said["splits"]
     assert (shown["gap"], shown["warnings"]) == ("1s", said["warnings"])
+    # All rows of each log are in one split, so its statistics are those of the log.
+    found = column_statistics(str(tmp_path / "root"), split="train")
+    assert (found.read, found.logs) == (0, len(drive.logs))
+    assert found.statistics == column_statistics(str(tmp_path / "root")).statistics
+    read = column_statistics(str(tmp_path / "root"), split="train", every_value=True)
+    assert (read.read, read.columns()) == (len(drive.logs), found.columns())
 
 
-@pytest.mark.parametrize(
-    ("by", "asked"),
-    [
-        ("by: time, cell: 1s, gap: 200ms", {"by": "time", "cell": 1, "gap": 0.2}),
-        ("by: {column: beats}", {"by": "beats"}),
-    ],
-)
-def test_rows_are_split_by_time_and_by_a_column_as_training_would(drive, plain, tmp_path, by, asked):
-    build_at(Recipe.from_yaml(few(drive) + f"split: {{{NAMES}, {by}}}\n"), tmp_path / "root")
-    rows = logloom_datasets.open(tmp_path / "root")
-    assert told(rows) == expected(plain, **asked)
-    assert len(set(rows.index["split"])) > 1
+def test_rows_are_split_by_time_and_by_a_column_as_training_would(drive, plain, time_root, tmp_path):
+    build_at(Recipe.from_yaml(few(drive) + f"split: {{{NAMES}, by: {{column: beats}}}}\n"), tmp_path / "root")
+    for root, asked in (
+        (time_root, {"by": "time", "cell": 1, "gap": 0.2}),
+        (tmp_path / "root", {"by": "beats"}),
+    ):
+        rows = logloom_datasets.open(root)
+        with case(asked):
+            assert told(rows) == expected(plain, **asked)
+            assert len(set(rows.index["split"])) > 1
 
 
 def test_logs_that_arrive_leave_the_rows_of_others_where_they_are(drive, tmp_path):

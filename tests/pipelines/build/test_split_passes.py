@@ -1,6 +1,7 @@
 """Logs whose clock was set back, split into logs of their passes: `time: {set_back: split}`."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from logloom.io.logs.opening import open_log
 from logloom.io.storage.store import Store
 from logloom.pipelines.build import build as building
 from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.verify import verify
+from logloom.pipelines.versions.rollback import plan_drop
 from logloom.recipe import Recipe
 from tests.forking import command
 from tests.pipelines.build.test_wrong_clocks import T0, TICK, Message, S, of, ticks, value, write
@@ -74,6 +77,18 @@ def three_passes(folder, size):
         expected[name] = list(zip(times, range(first, first + len(times)), strict=True))
         first += len(times)
     return recipe_of(folder, logs, f"{SPLIT}\npartition: {{rows: 20}}"), expected
+
+
+def build_two(folder):
+    """Build a log of two passes and a sound one."""
+    logs = [write(folder / "back.mcap", TWO), write(folder / "sound.mcap", of("/x", *ticks(20)))]
+    build(folder, recipe_of(folder, logs))
+
+
+@pytest.fixture
+def two(again):
+    """A folder with back.mcap, sound.mcap, recipe.yaml, and the root of what they were built to."""
+    return again(build_two)
 
 
 @pytest.mark.parametrize("size", [100, 10**6])
@@ -155,43 +170,39 @@ def test_a_log_that_is_named_like_a_pass_is_refused(tmp_path):
     assert {name: len(own) for name, own in rows_of(tmp_path / "root").items()} == {"back": 50, "back~2": 9}
 
 
-def test_dropping_a_log_drops_all_its_passes(tmp_path):
-    logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
-    recipe, root = recipe_of(tmp_path, logs), str(tmp_path / "root")
-    build(tmp_path, recipe)
+def test_dropping_a_log_drops_all_its_passes(two):
+    recipe, root = str(two / "recipe.yaml"), str(two / "root")
     alone = command("drop", "--workers", "1", root, "back~2")
     assert alone.returncode == 2
     assert "'back~2' is a pass of log 'back'" in alone.stderr
     assert command("drop", "--workers", "1", root, "back").returncode == 0
     assert statuses(root) == {"back": "dropped", "back~2": "dropped", "sound": "whole"}
-    assert planned(tmp_path, recipe).up_to_date
+    assert planned(two, recipe).up_to_date
     assert command("drop", "--workers", "1", root, "back", "--undo").returncode == 0
-    build(tmp_path, recipe)
+    build(two, recipe)
     assert statuses(root) == {"back": "whole", "back~2": "whole", "sound": "whole"}
 
 
 def test_a_log_that_was_dropped_before_it_was_split_has_no_passes(tmp_path):
     logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
     build(tmp_path, recipe_of(tmp_path, logs, "time: {set_back: first}"))
-    assert command("drop", "--workers", "1", str(tmp_path / "root"), "back").returncode == 0
+    building.build(plan_drop(Store.at(str(tmp_path / "root")), ["back"]), num_workers=1)
     build(tmp_path, recipe_of(tmp_path, logs))
     assert statuses(tmp_path / "root") == {"back": "dropped", "sound": "whole"}
 
 
-def test_purging_a_log_purges_all_its_passes(tmp_path):
-    logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
-    recipe, root = recipe_of(tmp_path, logs), str(tmp_path / "root")
-    build(tmp_path, recipe)
+def test_purging_a_log_purges_all_its_passes(two):
+    recipe, root = str(two / "recipe.yaml"), str(two / "root")
     alone = command("purge", root, "--log", "back~2")
     assert alone.returncode == 2, alone.stderr
     assert "'back~2' is a pass of log 'back'" in alone.stderr
     done = command("purge", root, "--log", "back", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["logs"] == ["back", "back~2"]
-    build(tmp_path, recipe)
+    build(two, recipe)
     assert statuses(root) == {"sound": "whole"}
-    (tmp_path / "other.mcap").write_bytes(logs[0].read_bytes())
-    more = recipe_of(tmp_path, [*logs, tmp_path / "other.mcap"])
+    shutil.copy(two / "back.mcap", two / "other.mcap")
+    more = recipe_of(two, [two / f"{name}.mcap" for name in ("back", "sound", "other")])
     again = command("build", more, "--to", root)
     assert "other~2: left out" in again.stderr  # by its content
     assert statuses(root) == {"sound": "whole"}
@@ -200,7 +211,7 @@ def test_purging_a_log_purges_all_its_passes(tmp_path):
 def test_a_log_that_was_purged_before_it_was_split_stays_away(tmp_path):
     logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
     build(tmp_path, recipe_of(tmp_path, logs, "time: {set_back: last}"))
-    assert command("purge", str(tmp_path / "root"), "--log", "back").returncode == 0
+    assert purge(str(tmp_path / "root"), ["back"]).is_proven
     build(tmp_path, recipe_of(tmp_path, logs))
     assert statuses(tmp_path / "root") == {"sound": "whole"}
 
@@ -256,9 +267,8 @@ def test_workers_open_passes(tmp_path):
     assert planned(tmp_path, recipe).up_to_date
 
 
-def test_a_repair_builds_a_pass_again(tmp_path):
-    log, root = write(tmp_path / "back.mcap", TWO), tmp_path / "root"
-    build(tmp_path, recipe_of(tmp_path, [log]))
+def test_a_repair_builds_a_pass_again(two):
+    root = two / "root"
     whole = {path: path.read_bytes() for path in (root / "parts").rglob("*.parquet")}
     for path in whole:
         path.chmod(0o644)
@@ -268,13 +278,12 @@ def test_a_repair_builds_a_pass_again(tmp_path):
     assert {path: path.read_bytes() for path in whole} == whole
 
 
-def test_logs_that_are_gone_go_with_their_passes(tmp_path):
-    logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
-    build(tmp_path, recipe_of(tmp_path, logs))
-    build(tmp_path, recipe_of(tmp_path, logs[1:], f"{SPLIT}\nvanished: keep"))
-    assert statuses(tmp_path / "root") == {"back": "kept", "back~2": "kept", "sound": "whole"}
-    build(tmp_path, recipe_of(tmp_path, logs[1:], f"{SPLIT}\nvanished: drop"))
-    assert statuses(tmp_path / "root") == {"sound": "whole"}
+def test_logs_that_are_gone_go_with_their_passes(two):
+    logs = [two / "sound.mcap"]
+    build(two, recipe_of(two, logs, f"{SPLIT}\nvanished: keep"))
+    assert statuses(two / "root") == {"back": "kept", "back~2": "kept", "sound": "whole"}
+    build(two, recipe_of(two, logs, f"{SPLIT}\nvanished: drop"))
+    assert statuses(two / "root") == {"sound": "whole"}
 
 
 def test_a_pass_that_a_log_lacks_is_an_error(tmp_path):

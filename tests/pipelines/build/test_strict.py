@@ -10,11 +10,13 @@ from logloom.io.catalog.version_files import version_numbers
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.purge.purge import purge
 from logloom.recipe import Recipe
 from logloom.transforms.build.build_warnings import as_json, strict_refusal
 from logloom.transforms.build.settings import BuildSettings
 from logloom.transforms.rows.notices import BuildWarning
 from tests.forking import command
+from tests.pipelines.conftest import build_at
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 RECIPE = """
@@ -52,8 +54,8 @@ def versions(folder):
 @pytest.fixture
 def repacked(cars):
     """A root from which d02 was purged, and a log of its name with other bytes."""
-    assert run("build", cars).returncode == 0
-    assert command("purge", "root", "d02", cwd=cars).returncode == 0
+    build_at(Recipe.from_yaml(RECIPE), cars / "root", base=str(cars))
+    assert purge(str(cars / "root"), ["d02"]).is_proven
     write(cars, "d02", speeds(count=13, start=START + SECOND))
     return cars
 
@@ -80,7 +82,8 @@ def test_strict_refuses_a_purged_log_that_comes_back_and_commits_nothing(repacke
         assert f"\n  {NAMESAKE}" in one.stderr
     assert versions(repacked) == [1]
     (repacked / "logs/d02.mcap").unlink()
-    assert run("build", repacked, "--strict").returncode == 0
+    strict = BuildSettings(strict=True)
+    build_at(Recipe.from_yaml(RECIPE), repacked / "root", base=str(repacked), settings=strict)
     assert versions(repacked) == [1, 2]
 
 
@@ -138,7 +141,7 @@ def test_strict_accepts_that_the_only_log_is_in_one_split(cars):
 
 def test_strict_asks_nothing_of_a_version_that_is_up_to_date(cars):
     write(cars, "d01", STRAY)
-    assert run("build", cars).returncode == 3
+    assert not build_at(Recipe.from_yaml(RECIPE), cars / "root", base=str(cars)).is_whole
     assert run("build", cars, "--strict").returncode == 0
     assert run("plan", cars, "--strict").returncode == 0
 

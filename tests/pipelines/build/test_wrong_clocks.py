@@ -12,12 +12,14 @@ from logloom.io.catalog.manifest import read_manifest
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.storage.store import Store
+from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from tests.cases import case
 from tests.forking import command
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
 from tests.io.logs.making import Message, ros1_payload, toy_payload, write_bag, write_mcap
+from tests.pipelines.conftest import build_at
 
 S = 10**9
 T0 = 1_700_000_000 * S
@@ -59,16 +61,25 @@ def recipe_of(path, logs, extra="", clock="rate: 10", columns=""):
 
 
 def build(folder, logs, extra="", **more):
-    """The exit code and stderr of a build, and by log_id the times and values of x in its rows."""
+    """Whether a build is whole, and its rows."""
     recipe = recipe_of(folder / "recipe.yaml", logs, extra, **more)
+    return build_at(Recipe.load(str(recipe)), folder / "root").is_whole, rows_of(folder)
+
+
+def build_command(folder, logs, extra=""):
+    """The exit code and stderr of a build, and its rows."""
+    recipe = recipe_of(folder / "recipe.yaml", logs, extra)
     done = command("build", str(recipe), "--to", str(folder / "root"))
-    rows = {}
-    if done.returncode in (0, 3):
-        dataset = datasets.open(str(folder / "root"))
-        for i in range(len(dataset)):
-            row = dataset[i]
-            rows.setdefault(str(row["log_id"]), []).append((int(row["timestamp"]), float(row["x"])))
-    return done, rows
+    return done, rows_of(folder) if done.returncode in (0, 3) else {}
+
+
+def rows_of(folder):
+    """By log_id the times and values of x."""
+    dataset, rows = datasets.open(str(folder / "root")), {}
+    for i in range(len(dataset)):
+        row = dataset[i]
+        rows.setdefault(str(row["log_id"]), []).append((int(row["timestamp"]), float(row["x"])))
+    return rows
 
 
 def record(folder, log_id):
@@ -79,7 +90,7 @@ def record(folder, log_id):
 @pytest.mark.parametrize("on_error", ["fail", "skip", "salvage"])
 def test_strays_are_refused_and_listed_under_every_on_error(tmp_path, on_error):
     logs = [write(tmp_path / f"{name}.mcap", messages) for name, messages in SHAPES.items()]
-    done, rows = build(tmp_path, logs, f"on_error: {on_error}")
+    done, rows = build_command(tmp_path, logs, f"on_error: {on_error}")
     assert done.returncode == 3
     offset = {"began_1970": 30}
     for name in SHAPES:
@@ -90,8 +101,7 @@ def test_strays_are_refused_and_listed_under_every_on_error(tmp_path, on_error):
         assert (found.status, found.refused) == ("salvaged", count)
         assert f"{topic}: {count} message" in found.reasons[0]
         assert f"{topic}: {count} message" in done.stderr
-    again = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
-    assert "up to date" in again.stderr
+    assert plan_build(Recipe.load(str(tmp_path / "recipe.yaml")), str(tmp_path / "root")).up_to_date
     assert verify(str(tmp_path / "root"), against_logs=True, num_workers=1).findings == ()
 
 
@@ -107,8 +117,8 @@ def test_a_log_with_a_stray_is_planned_with_a_warning(tmp_path):
 def test_a_leap_of_thirty_days_makes_no_ticks_in_between(tmp_path):
     later = ticks(50, T0 + 30 * 86400 * S, 10)
     log = write(tmp_path / "leap.mcap", of("/x", *ticks(10), *later))
-    done, rows = build(tmp_path, [log])
-    assert (done.returncode, rows["leap"]) == (0, [(t, i) for i, t in enumerate([*ticks(10), *later])])
+    is_whole, rows = build(tmp_path, [log])
+    assert (is_whole, rows["leap"]) == (True, [(t, i) for i, t in enumerate([*ticks(10), *later])])
     assert record(tmp_path, "leap").planned == 60
 
 
@@ -123,16 +133,16 @@ def test_a_window_reaches_into_a_silence(tmp_path):
 def test_a_recipe_may_state_the_extent(tmp_path, clock):
     log = write(tmp_path / "ahead.mcap", SHAPES["ahead"])
     extra = "time: {by: log, from: 1s, to: '2023-11-14T22:13:23Z'}"
-    done, rows = build(tmp_path, [log], extra, clock=clock)
-    assert done.returncode == 0  # what lies beyond a stated end is no stray
+    is_whole, rows = build(tmp_path, [log], extra, clock=clock)
+    assert is_whole  # what lies beyond a stated end is no stray
     assert rows["ahead"] == [(t, i) for i, t in enumerate(ticks(21, first=10), 10)]
     assert record(tmp_path, "ahead").refused == 0
 
 
 def test_a_stated_start_makes_a_night_in_1970_the_recording(tmp_path):
     log = write(tmp_path / "began_1970.mcap", SHAPES["began_1970"])
-    done, rows = build(tmp_path, [log], "time: {from: '1970-01-01T00:00:00Z'}")
-    assert done.returncode == 0
+    is_whole, rows = build(tmp_path, [log], "time: {from: '1970-01-01T00:00:00Z'}")
+    assert is_whole
     assert [t for t, _ in rows["began_1970"]] == [*ticks(30, 0), *ticks(100)]
 
 
@@ -158,8 +168,8 @@ SET_BACK = of("/x", *ticks(50), *ticks(50, T0 + 2 * S))
 @pytest.mark.parametrize(("part", "size"), [("first", 100), ("last", 700), ("last", 10**6)])
 def test_a_recipe_chooses_a_part_of_a_log_whose_clock_was_set_back(tmp_path, part, size):
     log = write(tmp_path / "back.mcap", SET_BACK, chunk_size=size)
-    done, rows = build(tmp_path, [log], f"time: {{set_back: {part}}}\npartition: {{rows: 20}}")
-    assert done.returncode == 0, done.stderr
+    is_whole, rows = build(tmp_path, [log], f"time: {{set_back: {part}}}\npartition: {{rows: 20}}")
+    assert is_whole
     first, last = ticks(50), ticks(50, T0 + 2 * S)
     expected = enumerate(first) if part == "first" else enumerate(last, 50)
     assert rows["back"] == [(t, i) for i, t in expected]
@@ -169,7 +179,7 @@ def test_a_recipe_chooses_a_part_of_a_log_whose_clock_was_set_back(tmp_path, par
 @pytest.mark.parametrize("on_error", ["fail", "skip", "salvage"])
 def test_a_clock_set_back_is_an_error_of_its_log(tmp_path, on_error):
     logs = [write(tmp_path / "back.mcap", SET_BACK), write(tmp_path / "sound.mcap", SHAPES["sound"])]
-    done, rows = build(tmp_path, logs, f"on_error: {on_error}")
+    done, rows = build_command(tmp_path, logs, f"on_error: {on_error}")
     assert "back.mcap: the clock was set back by 2.9 s at 4.9 s (in the order of the file)" in done.stderr
     assert done.returncode == (1 if on_error == "fail" else 3)
     if on_error != "fail":
@@ -236,9 +246,7 @@ def test_a_suggested_recipe_takes_rate_and_tolerance_without_strays(tmp_path):
     assert "clock: {rate: 10}" in done.stdout
     assert "tolerance: 200ms" in done.stdout
     assert "topic: /event" not in done.stdout
-    (tmp_path / "recipe.yaml").write_text(done.stdout)
-    built = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
-    assert built.returncode == 3, built.stderr
+    assert not build_at(Recipe.from_yaml(done.stdout), tmp_path / "root").is_whole
     assert (record(tmp_path, "drive").rows, record(tmp_path, "drive").refused) == (50, 3)
 
 
@@ -249,9 +257,7 @@ def test_a_suggested_recipe_keeps_the_first_part_of_a_log_whose_clock_was_set_ba
     assert "set_back: first" in done.stdout
     assert "the clock of back was set back by 29.9 s at 4.9 s" in done.stdout
     assert "`last` keeps what follows, `split` both" in done.stdout
-    (tmp_path / "recipe.yaml").write_text(done.stdout)
-    built = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
-    assert built.returncode == 0, built.stderr
+    assert build_at(Recipe.from_yaml(done.stdout), tmp_path / "root").is_whole
     assert record(tmp_path, "back").rows == 50
 
 
@@ -267,7 +273,5 @@ def test_a_suggested_recipe_takes_no_rate_from_a_leap(tmp_path):
     done = command("info", str(tmp_path / "leap.mcap"), "--recipe")
     assert "clock: {rate: 10}" in done.stdout
     assert "tolerance: 200ms" in done.stdout
-    (tmp_path / "recipe.yaml").write_text(done.stdout)
-    built = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
-    assert built.returncode == 0, built.stderr
+    assert build_at(Recipe.from_yaml(done.stdout), tmp_path / "root").is_whole
     assert record(tmp_path, "leap").rows == 60 + 4  # two ticks on either side lie within the tolerance
