@@ -3,11 +3,8 @@
 import dataclasses
 import json
 import logging
-import os
+import multiprocessing
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 
@@ -214,15 +211,14 @@ def test_units_are_found_finished_one_by_one_though_they_go_together(drive, buil
 
 def test_a_build_killed_in_the_middle_is_finished_by_the_next_one_with_the_same_bytes(drive, built, tmp_path):
     root = tmp_path / "root"
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(drive.text)
-    command = [sys.executable, "-m", "logloom", "build", str(recipe), "--to", str(root), "-q"]
-    process = subprocess.Popen([*command, "--workers", "1"], start_new_session=True)
+    plan = plan_build(drive.recipe(), str(root))
+    process = multiprocessing.get_context("forkserver").Process(target=build, args=(plan,))
+    process.start()
     deadline = time.monotonic() + 60
     while not list(root.glob("parts/*/*/*/entry.json")) and time.monotonic() < deadline:
         time.sleep(0.002)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     assert list(root.glob("parts/*/*/*/entry.json")), "nothing was built before the kill"
     assert not (root / version_file(1)).exists()
     again = build_at(drive.recipe(), root)

@@ -293,8 +293,8 @@ def test_a_version_without_a_log_that_could_be_built_is_refused_and_says_why(fle
         build(plan)
 
 
-def rows_of(fleet, log_id="b"):
-    return [row for row in logloom.datasets.open(str(fleet.root)) if row["log_id"] == log_id]
+def rows_of(fleet, log_id="b", output=None):
+    return [row for row in logloom.datasets.open(str(fleet.root), output=output) if row["log_id"] == log_id]
 
 
 @pytest.mark.parametrize("on_error", ["skip", "salvage"])
@@ -325,15 +325,17 @@ def test_a_window_goes_on_without_a_message_that_does_not_decode(fleet):
 
 @pytest.mark.parametrize(
     ("outputs", "on_error"),
-    [("parquet: {images: {odd: jpg}}", "fail"), ("tar: {ext: {odd: jpg}}", "salvage"), ("bags: {}", "fail")],
+    [({"parquet": "{images: {odd: jpg}}", "bags": "{}"}, "fail"), ({"tar": "{ext: {odd: jpg}}"}, "salvage")],
 )
 def test_as_bytes_a_picture_of_sound_structure_is_a_value_even_if_it_does_not_decode(
     fleet, outputs, on_error
 ):
     fleet.write("b", cam=camera(picture=undecodable()))
-    record = fleet.built("{topic: /cam, field: data, resample: nearest}", on_error, outputs=outputs)
+    named = ", ".join(f"{output}: {options}" for output, options in outputs.items())
+    record = fleet.built("{topic: /cam, field: data, resample: nearest}", on_error, outputs=named)
     assert (record.status, record.refused) == ("whole", 0)
-    assert bytes(rows_of(fleet)[BAD]["odd"]) == undecodable()
+    for output in outputs:
+        assert bytes(rows_of(fleet, output=output)[BAD]["odd"]) == undecodable(), output
 
 
 def test_an_output_that_decodes_pictures_refuses_those_that_do_not(fleet):

@@ -43,7 +43,7 @@ def archive(nightly: Recipe, root: str, count: int) -> LogRecords:
 
 
 def graph_of(plan) -> bytes:
-    pipeline = beam.Pipeline()
+    pipeline = beam.Pipeline("FnApiRunner")
     building.construct(pipeline, plan)
     return pipeline.to_runner_api().SerializeToString()
 
@@ -121,7 +121,7 @@ def test_the_tasks_of_many_new_logs_go_by_files_and_make_the_same_bytes(
     run = building.run
 
     def running(steps, *arguments, **choices):
-        pipeline = beam.Pipeline()
+        pipeline = beam.Pipeline("FnApiRunner")
         steps(pipeline)
         graphs.append(pipeline.to_runner_api().SerializeToString())
         return run(steps, *arguments, **choices)

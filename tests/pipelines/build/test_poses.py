@@ -17,6 +17,7 @@ from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from tests.forking import command
 from tests.pipelines.conftest import build_at
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import START, TF, transform, write_log
 from tests.transforms.rows import test_deskew as deskew
 from tests.transforms.rows.test_calibrations import INFO, camera
@@ -44,7 +45,7 @@ def recipe(log, rows, outputs="{table: {}}", columns=COLUMNS):
 
 
 def test_a_build_of_many_partitions_has_the_rows_of_one_and_is_proven_against_its_logs(drive, root, tmp_path):
-    build_at(recipe(drive, 27), tmp_path / "many")
+    build_at(recipe(drive, by_tier(57, 27)), tmp_path / "many")
     assert verify(str(tmp_path / "many"), against_logs=True, num_workers=1).findings == ()
     whole, parts = logloom.datasets.open(str(root)), logloom.datasets.open(str(tmp_path / "many"))
     assert len(parts) == len(whole) == 240
@@ -174,9 +175,9 @@ def test_the_lineage_of_a_cloud_wants_no_poses_of_its_log(tmp_path):
     assert [len(told[log_id]["columns"]["points"]["messages"]) for log_id in "ab"] == [1, 1]
 
 
-def told_of(root, name, rows=1000):
+def told_of(root, name, rows=1000, start=0):
     """By tick, what `--why` says of a column in JSON."""
-    shown = head(str(root), count=rows, columns=[name], why=True)
+    shown = head(str(root), start=start, count=rows, columns=[name], why=True)
     return {int(row.values["timestamp"]): row.to_json()["why"]["columns"][name] for row in shown}
 
 
@@ -199,9 +200,11 @@ def neighbours(times, at):
 
 def test_each_message_behind_a_pose_is_named_hop_by_hop_with_its_time_and_place(drive, root):
     stamps = stamps_of(drive_topics())
-    told = told_of(root, "lidar")
+    told = {}
+    for start, rows in by_tier([(0, 40), (200, 40)], [(0, 1000)]):
+        told |= told_of(root, "lidar", rows, start)
     found = {tick: one for tick, one in told.items() if "reason" not in one}
-    assert len(found) > 100
+    assert len(found) > by_tier(50, 100)
     for tick, one in found.items():
         assert one["times"] == [tick]
         names = [(hop["child"], hop["parent"], hop["topic"], hop["static"]) for hop in one["hops"]]
@@ -220,8 +223,8 @@ def test_each_message_behind_a_pose_is_named_hop_by_hop_with_its_time_and_place(
     assert {one["reason"] for one in lost} == {"past", "future"}
     assert all(hop["messages"] for one in lost for hop in one["hops"])
     assert any(hop["parent"] is None for one in lost for hop in one["hops"])
-    at = told_of(root, "at", 60)
-    speeds = {tick: one["messages"] for tick, one in told_of(root, "speed", 60).items()}
+    at = told_of(root, "at", 40)
+    speeds = {tick: one["messages"] for tick, one in told_of(root, "speed", 40).items()}
     seen = [one["times"] == [speeds[tick][0]["message_time"]] for tick, one in at.items() if "times" in one]
     assert seen
     assert all(seen)

@@ -34,8 +34,10 @@ WORK = {"a": (1000, 10), "b": (3000, 10)}
 
 
 @pytest.fixture
-def plan(drive, tmp_path):
-    return plan_build(drive.recipe(), str(tmp_path / "root"))
+def plan(quick_drive, tmp_path):
+    """With an output of many units, and one that is assembled."""
+    recipe = quick_drive.recipe(**{"{tar: {}}": "{tar: {}, zarr: {}}"})
+    return plan_build(recipe, str(tmp_path / "root"))
 
 
 def test_looking_takes_a_tenth_of_the_time_at_most():
@@ -137,7 +139,7 @@ def test_a_build_notes_how_far_a_partition_is(plan, monkeypatch):
             noted.extend(JournalReader(self.journal.folder).new())
             super().__exit__(*error)
 
-    small = dataclasses.replace(plan, job=dataclasses.replace(plan.job, block_bytes=1 << 12))
+    small = dataclasses.replace(plan, job=dataclasses.replace(plan.job, block_bytes=1 << 6))
     built = build(small, watch=Remembering)
     own = [note for note in noted if note.phase == BUILDING]
     within = [note for note in own if not note.done and note.part]

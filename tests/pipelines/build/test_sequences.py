@@ -44,12 +44,12 @@ def logs(folder, **topics):
 
 def both(folder, made):
     """The counts and warnings about sequences of a plan and of a build."""
-    plan = with_sample(plan_build(made, str(folder / "root")))
-    built = build(plan_build(made, str(folder / "root")))
+    plan = plan_build(made, str(folder / "root"))
+    sampled, built = with_sample(plan), build(plan)
     kinds = ("episodes", "scenes")
     return [
         (one.sequences, [warning for warning in one.warnings if warning.kind in kinds])
-        for one in (plan, built)
+        for one in (sampled, built)
     ]
 
 
