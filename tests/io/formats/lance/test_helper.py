@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import pathlib
 import resource
-import signal
 import tempfile
 import time
 
@@ -13,34 +12,15 @@ import fsspec
 import numpy as np
 import pytest
 
-from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.errors import LogloomError, UsageError
 from logloom.io.formats.foreign import open_foreign
-from logloom.io.formats.lance import helper, pylance
+from logloom.io.formats.lance import helper
 from logloom.io.storage.disk import remove_with
 from logloom.testing.processes import in_fork, in_threads
 from logloom.testing.rows import SCHEMA, random_block
+from tests.io.formats.lance.calls import crashed, killed, pid_of, refused
 from tests.io.formats.lance.test_lance import FORMAT, UnitContext, lance, write
 from tests.tier import by_tier
-
-
-@pylance.anywhere
-def pid_of(place):
-    return os.getpid()
-
-
-@pylance.anywhere
-def refused(place):
-    raise DatasetError(f"{place}: odd")
-
-
-@pylance.anywhere
-def killed(place):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pylance.anywhere
-def crashed(place):
-    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def outcome(function, place):
