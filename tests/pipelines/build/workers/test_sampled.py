@@ -30,18 +30,23 @@ NAMES = tuple(f"car-{number}" for number in range(7))
 OTHER_SPEED = ("demo_msgs/msg/Speed", "int32 speed\nint32 gear\n")
 
 
-@pytest.fixture
-def archive(tmp_path) -> pathlib.Path:
-    (tmp_path / "logs").mkdir()
+def written(folder: pathlib.Path) -> pathlib.Path:
     for number, name in enumerate(NAMES):
-        write_log(tmp_path / f"logs/{name}.mcap", {"/can": (SPEED, speeds(count=12 + number))})
+        write_log(folder / f"{name}.mcap", {"/can": (SPEED, speeds(count=12 + number))})
+    return folder
+
+
+@pytest.fixture
+def archive(once, tmp_path) -> pathlib.Path:
+    shutil.copytree(once(written), tmp_path / "logs")
     return tmp_path
 
 
 def planned(
     archive: pathlib.Path, *more: str, root: str = "root", sample: int | None = 2, **choices
 ) -> BuildPlan:
-    lines = "name: t\nlogs: [logs/*.mcap]\nclock: {rate: 10}\ncolumns:\n  speed: {topic: /can, field: speed"
+    lines = f"name: t\nlogs: [logs/*.mcap]\nclock: {{rate: {choices.pop('rate', 10)}}}\ncolumns:\n"
+    lines += "  speed: {topic: /can, field: speed"
     column, outputs = choices.pop("column", ""), choices.pop("outputs", "tar: {}")
     text = f"{lines}{column}}}\noutputs: {{{outputs}}}\n" + "".join(more)
     recipe = Recipe.from_yaml(text, source="drive.yaml")
@@ -60,7 +65,7 @@ def files(root: pathlib.Path) -> dict[str, bytes]:
 def test_a_version_has_the_same_bytes_whoever_opens_its_logs(archive, opened):
     (archive / "logs/split").mkdir()
     for number, part in enumerate(("two", "one")):  # the second file by name is the first by time
-        messages = speeds(start=START + number * 10 * SECOND, count=12)
+        messages = speeds(start=START + number * 2 * SECOND, count=12)
         write_log(archive / f"logs/split/{part}.mcap", {"/can": (SPEED, messages)})
     more = (
         "split: {train: 0.5, val: 0.5, by: '{stem}'}\n",
@@ -71,7 +76,7 @@ def test_a_version_has_the_same_bytes_whoever_opens_its_logs(archive, opened):
         opened.clear()
         text = (
             "name: t\nlogs: ['logs/*.mcap', 'logs/split/*.mcap']\nclock: {rate: 10}\n"
-            "columns:\n  speed: {topic: /can, field: speed}\npartition: {rows: 5}\noutputs: {table: {}}\n"
+            "columns:\n  speed: {topic: /can, field: speed}\npartition: {rows: 10}\noutputs: {table: {}}\n"
         )
         recipe = Recipe.from_yaml(text + "".join(more), source="drive.yaml")
         plans.append(plan_build(recipe, str(archive / root), base=str(archive), sample=sample))
@@ -371,13 +376,13 @@ def test_a_plan_warns_of_a_log_with_a_stray_message_and_plans_nothing_for_it(arc
 
 
 def test_a_plan_warns_of_a_log_with_far_more_partitions_than_messages(archive, monkeypatch):
-    monkeypatch.setattr(build_warnings, "MANY", 50)
+    monkeypatch.setattr(build_warnings, "MANY", 20)
     step = 3000 * SECOND  # within an hour, so that there are rows between
     rare = [message for k in range(3) for message in speeds(start=START + k * step, count=1)]
     write_log(archive / "logs/car-3.mcap", {"/can": (SPEED, rare)})
-    plan = planned(archive, sample=None)
+    plan = planned(archive, "partition: {rows: 30}\n", sample=None, rate=0.1)
     (warning,) = plan.warnings
-    assert "car-3.mcap: 6" in warning.text
+    assert "car-3.mcap: 21" in warning.text
     assert "partitions for 3 messages: its log times are 0.1 days apart" in warning.text
     of_times = [one for one in build(plan).warnings if one.kind == "times"]
     assert of_times == [*plan.warnings]  # of its workers the same
