@@ -801,7 +801,7 @@ def test_lambdas_local_functions_and_shared_values_reach_spawned_workers():
 
     rows = LocalRows(lambda row: {"id": row["id"] * 2})
     fns = [count, lambda row, seed: {**row, "step": seed[1]}]
-    with Loader(rows, 4, fns=fns, shuffle=False, workers=2, prefetch=0, mp="spawn") as loader:
+    with Loader(rows, 4, fns=fns, shuffle=False, workers=1, prefetch=0, mp="spawn") as loader:
         batch = next(loader)
     assert batch["id"].tolist() == [100, 102, 104, 106]
     assert batch["step"].tolist() == [0, 1, 2, 3]
@@ -837,7 +837,9 @@ def test_a_shared_array_is_filled_by_other_processes(method):
     context = multiprocessing.get_context(method)
     array = SharedArray((10, 8), np.int32)
     jobs, done = context.Queue(), context.Queue()
-    workers = [context.Process(target=fill_rows, args=(jobs, done)) for _ in range(2)]
+    workers = [
+        context.Process(target=fill_rows, args=(jobs, done)) for _ in range(2 if method == "fork" else 1)
+    ]
     for worker in workers:
         worker.start()
     for row in range(10):
