@@ -40,11 +40,11 @@ def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     "line",
     [
         "$logloom build $1 --to $2 >&-",
-        "$logloom build $1 --to $2 2>&-",
-        "$logloom build $1 --to $2 <&- >&- 2>&-",
-        "$logloom build $1 --to $2 2> >(true)",
-        "$logloom build $1 --to $2 | true",
-        "$logloom build $1 --to $2 2> /dev/full",
+        "$logloom build $1 --to $2 --workers 1 2>&-",
+        "$logloom build $1 --to $2 --workers 1 <&- >&- 2>&-",
+        "$logloom build $1 --to $2 --workers 1 2> >(true)",
+        "$logloom build $1 --to $2 --workers 1 | true",
+        "$logloom build $1 --to $2 --workers 1 2> /dev/full",
     ],
 )
 def test_a_build_commits_and_succeeds_whoever_reads_its_streams(line, recipe, tmp_path):
@@ -55,7 +55,7 @@ def test_a_build_commits_and_succeeds_whoever_reads_its_streams(line, recipe, tm
 
 
 def test_a_result_that_a_full_disk_refuses_after_the_commit_has_a_code_of_its_own(recipe, tmp_path):
-    done = shell("$logloom build $1 --to $2 --quiet > /dev/full", recipe, tmp_path / "root")
+    done = shell("$logloom build $1 --to $2 --quiet --workers 1 > /dev/full", recipe, tmp_path / "root")
     said = "logloom: build is done, but its result can't be written to stdout: No space left on device\n"
     assert (done.returncode, done.stderr) == (4, said)
     assert command("build", recipe, "--to", tmp_path / "root", "--quiet").returncode == 0
