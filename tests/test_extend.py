@@ -156,11 +156,11 @@ def test_the_page_s_formats_are_written_and_read_in_pipelines(site, tmp_path):
     cuts = [part for block in blocks for part in cut(block, [2, 3, 7])][::-1]
     units, lines = tmp_path / "units", tmp_path / "lines"
     form = importlib.import_module("acme.lines").FORMAT
-    with beam.Pipeline() as p:
+    with beam.Pipeline("FnApiRunner") as p:
         assert_that(
             p | beam.Create(cuts) | WriteTo(units, "npz", SCHEMA) | beam.Map(counts), equal_to([(2, 18)])
         )
-    with beam.Pipeline() as p:
+    with beam.Pipeline("FnApiRunner") as p:
         p | ReadFrom(units) | WriteTo(lines, form, SCHEMA)
     found = [block for reader in form.units(Store.at(str(lines))) for block in reader.blocks()]
     assert digests_of_rows(found, SCHEMA) == digests_of_rows(blocks, SCHEMA)

@@ -104,7 +104,7 @@ def dataset_files(place, form):
 
 
 def test_two_stand_in_one_pipeline_by_their_names(tmp_path):
-    with beam.Pipeline("DirectRunner") as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         blocks = pipeline | beam.Create(BLOCKS)
         for name in ("one", "two"):
             written = blocks | name >> WriteTo(tmp_path / name, "zarr", SCHEMA)

@@ -74,7 +74,7 @@ def kept_in(path):
 def read_by(transform, folder):
     """The rows and incomplete logs that a pipeline with a transform gives, and its counters."""
     rows, refused = folder / "rows.pickle", folder / "refused.pickle"
-    pipeline = beam.Pipeline()
+    pipeline = beam.Pipeline("FnApiRunner")
     read = pipeline | transform
     if isinstance(read, tuple):
         assert_that(read.refused, kept_in(refused), label="refused")
@@ -104,7 +104,7 @@ def values_of(blocks, schema):
 def test_a_pipeline_is_made_before_its_logs_are_there_and_reads_them_twice(logs_of, tmp_path):
     folder = tmp_path / "later"
     recipe = recipe_of("fail")
-    pipeline = beam.Pipeline()
+    pipeline = beam.Pipeline("FnApiRunner")
     for label in ("one", "two"):
         blocks = pipeline | label >> ReadFromLogs(recipe, str(folder))
         assert blocks.element_type is Block
