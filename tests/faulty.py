@@ -57,6 +57,7 @@ FAULTS: dict[str, Callable[[Callable[[], Any]], Any]] = {
 
 
 _ASKING = threading.local()
+_WRITING = threading.Lock()
 _OWN = str(pathlib.Path(logloom.__file__).parent)
 
 
@@ -158,9 +159,11 @@ class FaultyFiles(MemoryFileSystem):
         return self._ask(f"read {start}-{end}", path, lambda: _bytes_at(self, path, start, end))
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> Any:
-        return self._ask(
-            "write", path, lambda: MemoryFileSystem.pipe_file(self, path, bytes(value), mode=mode)
-        )
+        def write() -> None:
+            with _WRITING:  # fsspec's own looks whether a file is there, and creates it a moment later
+                MemoryFileSystem.pipe_file(self, path, bytes(value), mode=mode)
+
+        return self._ask("write", path, write)
 
     def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
         with open(lpath, "rb") as file:
