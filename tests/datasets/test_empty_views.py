@@ -12,7 +12,7 @@ import logloom as ll
 from logloom.datasets import open as opened
 from logloom.datasets.dataset import Dataset
 from logloom.errors import UsageError
-from tests.absent import present
+from tests.absent import needs, present
 from tests.datasets.units import unit_of_all_types
 
 COLUMNS = {
@@ -109,6 +109,7 @@ def test_jagged_lists_that_a_function_makes_are_lists_in_windows_and_batches(tmp
 
 def optional_members(folder):
     """Two shards: `txt` only in the first sample, `npy` only in the last one, `cls` in all."""
+    needs("tar")
     for number in range(2):
         with tarfile.open(folder / f"a-{number}.tar", "w") as archive:
             for key in range(3 * number, 3 * number + 3):

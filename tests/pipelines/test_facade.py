@@ -10,6 +10,7 @@ from logloom.demo import demo_recipe, make_drives
 from logloom.pipelines import commands as facade
 from logloom.pipelines.build.build import build as run_build
 from logloom.pipelines.plan.plan import plan_build
+from tests.absent import present
 from tests.parsing import command
 
 IN_PYTHON_ONLY = {"runner", "on_message", "storage_options"}  # the options of engines are values of `runner`
@@ -32,7 +33,8 @@ def test_a_build_is_planned_made_verified_and_opened(root):
     assert ll.verify(root, workers=1).findings == ()
     rows = ll.open(root)
     assert len(rows) == built.manifest.totals["rows"]
-    assert rows[0]["ego.position"].shape == (3,)
+    if present("tar"):  # rows of L5Kit alone are frames
+        assert rows[0]["ego.position"].shape == (3,)
 
 
 @pytest.mark.parametrize(("output", "copied"), [("tar", True), ("bags", False)])
