@@ -246,12 +246,12 @@ class RemoteFiles(AbstractFileSystem):
 
     def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
         def get() -> None:
-            self._found(rpath, lambda: self._own.get_file(rpath, lpath, **kwargs))
-            size, wanted = os.path.getsize(lpath), self._found(rpath, lambda: self._own.info(rpath))["size"]
+            self._own.get_file(rpath, lpath, **kwargs)
+            size, wanted = os.path.getsize(lpath), self._own.info(rpath)["size"]
             if wanted is not None and size < wanted:
                 raise retries.ShortAnswerError(f"{size} bytes, it has {wanted}")
 
-        self._request(rpath, get)
+        self._request(rpath, lambda: self._found(rpath, get))
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
         if mode != "rb":
