@@ -55,12 +55,12 @@ check: ## what each change must pass: lint, tests, a sample of faults, pages, a 
 nightly: export LOGLOOM_TIER := nightly
 # What is sampled in check may take one test an hour.
 nightly: export PYTEST_TIMEOUT := 14400
+# That all else stands without a part takes no more examples than in check.
 nightly: ## everything, in hours: all faults by places, engines, torch, lerobot, deploy, docs, dist, the model
 	+$(call stage,lint)
 	+$(call stage,test)
 	+$(call stage,test-faults)
 	+$(call stage,docs)
-	@# That all else stands without a part takes no more examples.
 	+$(call stage,without PART=turn LOGLOOM_TIER=check)
 	+$(call stage,test-engines)
 	+$(call stage,model)

@@ -53,7 +53,7 @@ from logloom.pipelines.status import GOING_ON, BuildStatus, builds
 from logloom.pipelines.view import COPIED
 from logloom.schema import TimeRanges
 from logloom.text import OnMessage, ignore_message, some_of
-from logloom.transforms.build.run_note import NOTE
+from logloom.transforms.build.run_note import NOTE_SUFFIX
 from logloom.values import dataclass
 
 
@@ -363,7 +363,7 @@ class _Purging:
         named = list(itertools.compress(plain, ahead(self._traces.is_named_in, plain)))
         # Without its outcome, a note seems to be of a build that runs, while the process that built lives.
         outcomes = {file.name.removesuffix(".json") for file in named}
-        notes = [file for file in kinds if file.name.removesuffix(NOTE) in outcomes]
+        notes = [file for file in kinds if file.name.removesuffix(NOTE_SUFFIX) in outcomes]
         found = [*hidden, *named, *notes, *listed(store, TEMPORARY)]
         return list(dict.fromkeys(file.name for file in found))
 

@@ -30,7 +30,7 @@ from logloom.text import why_ended
 from logloom.transforms.build.job import Target
 from logloom.values import dataclass
 
-NOTE = ".running.json"  # what the name of a note ends with, after the run
+NOTE_SUFFIX = ".running.json"
 HEARD_EVERY = 30.0  # seconds between signs of life
 SILENT_AFTER = 120.0
 
@@ -80,7 +80,7 @@ def is_left_here(note: RunningNote, number: int, run: str) -> bool:
 
 def note_file(number: int, run: str) -> str:
     """Where a build that is to be a version notes that it runs."""
-    return f"{runs_folder(number)}/{run}{NOTE}"
+    return f"{runs_folder(number)}/{run}{NOTE_SUFFIX}"
 
 
 def notes_of_others(job: Target) -> dict[str, RunningNote]:
@@ -88,7 +88,7 @@ def notes_of_others(job: Target) -> dict[str, RunningNote]:
     folder, found = runs_folder(job.number), dict[str, RunningNote]()
     names = job.store.names(folder)
     for name in names:
-        run, is_note, _ = name.partition(NOTE)
+        run, is_note, _ = name.partition(NOTE_SUFFIX)
         if not is_note or run == job.run or f"{run}.json" in names:
             continue
         place = job.store.uri_of(f"{folder}/{name}")
