@@ -94,8 +94,9 @@ def of_logloom(path):
             return None
 
 
-def check(path):
-    expected, found = of_xarray(path), of_logloom(path)
+def check(path, original=None):
+    """Compares what both make of a store; xarray of another one of the same values, where it has a fault."""
+    expected, found = of_xarray(original or path), of_logloom(path)
     if found is None:
         with pytest.raises((UsageError, DatasetError), match="column v"):
             open_foreign(str(path))
@@ -234,7 +235,10 @@ def test_any_encoding_is_decoded_as_by_xarray_or_refused(tmp_path_factory, data)
     fill = data.draw(st.none() | small) if zarr_format == 2 else None
     if zarr_format == 3 and dtype.kind in "iu" and data.draw(st.booleans()):
         attributes["_FillValue"] = data.draw(small)
-    check(write(tmp_path_factory.mktemp("x") / "x", zarr_format, values, attributes, fill))
+    folder, original = tmp_path_factory.mktemp("x"), None
+    if dtype == ">i2" and attributes.get("_Unsigned") == "true":  # xarray swaps the bytes of the fill value
+        original = write(folder / "little", zarr_format, values.astype("<i2"), attributes, fill)
+    check(write(folder / "x", zarr_format, values, attributes, fill), original)
 
 
 def test_names_of_axes_that_are_none_are_as_if_they_were_not_there(tmp_path):
