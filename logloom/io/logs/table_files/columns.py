@@ -368,32 +368,27 @@ def _values(array: pa.Array, selection: Selection, name: str) -> Values:
         row = int(np.argmax(short))
         raise UnfitError(row, f"{name} has {lengths[row]} elements, fewer than {selection.least}")
     items = array.flatten()
-    inner = selection.inner
-    if isinstance(selection.pick, int):
-        items = items.take(pa.array(picked(selection, lengths)))
+    inner, pick = selection.inner, selection.pick
+    if pick is not None:  # before nulls and lengths of others are refused
+        chosen = picked(selection, lengths)
+        items = items.take(pa.array(chosen.reshape(-1)))
+        lengths = np.full(len(array), 1 if isinstance(pick, int) else chosen.shape[1])
     for part in inner.names:
         _refuse_nulls(items, name)
         items = pc.struct_field(items, [part])
     try:
         values = _values(items, inner, f"an item of {name}")
     except UnfitError as error:
-        is_one = isinstance(selection.pick, int)
-        row = error.row if is_one else pc.list_parent_indices(array)[error.row].as_py()
+        row = int(np.searchsorted(np.cumsum(lengths), error.row, side="right"))
         raise UnfitError(row, str(error)) from error
-    if isinstance(selection.pick, int):
+    if isinstance(pick, int):
         return values
-    length = selection.array.length
     if isinstance(values, Ragged):
-        if selection.pick is not None:
-            chosen = picked(selection, lengths)
-            values, lengths = values.take(chosen.reshape(-1)), np.full(len(array), chosen.shape[1])
         return Lists(values.values, lengths, values.lengths)
-    if length is None and selection.pick is None:
+    if selection.array.length is None and pick is None:
         return Ragged(values, lengths)
-    if length is None:
-        return np.asarray(values[picked(selection, lengths)])
-    fixed = values.reshape(len(array), length, *values.shape[1:])
-    return fixed if selection.pick is None else fixed[:, selection.pick]
+    width = selection.array.length if pick is None else pick.stop - pick.start
+    return values.reshape(len(array), width, *values.shape[1:])
 
 
 def _filled(array: pa.Array, selection: Selection, name: str, is_long: NDArray[np.bool_]) -> Values:

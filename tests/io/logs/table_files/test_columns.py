@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logloom.blocks import Ragged
@@ -310,6 +310,7 @@ POINTS = st.none() | st.lists(
 
 
 @given(rows=st.lists(st.tuples(LISTS, POINTS), min_size=1, max_size=7))
+@example(rows=[([None, 1, 2], None), ([3, 4, 5, None], None)])
 def test_rows_have_the_picked_elements_that_a_loop_finds(tmp_path_factory, rows):
     numbers, points = zip(*rows, strict=True)
     table = pa.table(
