@@ -38,6 +38,14 @@ TEXTS = [  # text, what is guessed
     ("timestamp\tv\n1700000000\t1.5\n", {"delimiter": "tab"}),
     ("timestamp|v\n1700000000|1,5\n1700000001|1.5\n", {"delimiter": "|"}),
     ("timestamp;v\n1700000000;1,5\n", {"delimiter": ";", "decimal": ","}),
+    (
+        "%time;v\n1700000000;1,5\n",
+        {"delimiter": ";", "decimal": ",", "time": {"column": "%time", "unit": "s"}},
+    ),
+    (
+        "# time;v\n1700000000,5;1,5\n1700000001,5;2,5\n",
+        {"delimiter": ";", "decimal": ",", "time": {"column": "# time", "unit": "s"}},
+    ),
     ("# made by x, 2023\n# on y\ntimestamp,v\n1700000000,1\n", {"skip": 2}),
     ("sep=;\ntimestamp;v\n1700000000;1\n", {"delimiter": ";", "skip": 1}),
     (
