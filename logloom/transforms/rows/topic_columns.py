@@ -314,7 +314,9 @@ class Sampled:
         values = empty(column.message_type) if found is None else _checked(column, found)
         if reasons:
             self._lose(self._messages, reasons)
-            choice, used = self._choice.select(ticks), used[is_right]
+            choice, read = self._choice.select(ticks), used[is_right]
+            used = self.usable[choice.rows]  # without neighbours of lost ones that nothing else uses
+            values = take(values, np.searchsorted(read, used))
         if column.deskew is not None and self._deskewing is None:
             raise LogReadError(f"{self._uri}: {column.topic}: messages have no times of points")
         if self._deskewing is not None:
