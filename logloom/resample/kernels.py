@@ -111,8 +111,8 @@ def has_zero_norm(quaternions: Array) -> Mask:
     >>> has_zero_norm(np.array([[0, 0, 0, 1], [0, 0, 0, 0]])).tolist()
     [False, True]
     """
-    zero: Mask = np.all(quaternions == 0, axis=-1).reshape(len(quaternions), -1)
-    found: Mask = np.logical_or.reduce(zero, axis=1)
+    zero: Mask = np.all(quaternions == 0, axis=-1)
+    found: Mask = np.any(zero, axis=tuple(range(1, zero.ndim)))
     return found
 
 

@@ -43,6 +43,8 @@ def test_tiny_and_huge_quaternions_have_a_direction():
         unit = kernels.normalised(q)
     np.testing.assert_allclose(unit[:2], [[1, 0, 0, 0], [math.sqrt(0.5), math.sqrt(0.5), 0, 0]])
     assert kernels.has_zero_norm(q).tolist() == [False, False, True]
+    assert kernels.has_zero_norm(np.array([[q[0], q[2]], [q[0], q[1]]])).tolist() == [True, False]
+    assert kernels.has_zero_norm(q[:0]).tolist() == kernels.has_zero_norm(np.empty((0, 2, 4))).tolist() == []
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -240,9 +240,8 @@ def _values(result: Any, ctype: ColumnType) -> Values:
         values = np.concatenate(flat) if flat else np.empty((0, *ctype.tail), ctype.dtype)
         if len(dtypes) > 1 and ctype.dtype not in dtypes:
             raise ValueError(f"rows of differing dtypes {', '.join(map(str, dtypes))}")
-        return Ragged(
-            values, np.array([row.shape[: ctype.num_ragged] for row in rows]).reshape(len(rows), -1)
-        )
+        shapes = np.array([row.shape[: ctype.num_ragged] for row in rows], np.int64)
+        return Ragged(values, shapes.reshape(len(rows), ctype.num_ragged))
     return np.asarray(result)
 
 
