@@ -140,10 +140,13 @@ def filtered_gaps(
     starts, lasts = stretches(~passed)
     for start, stop in zip(starts.tolist(), (lasts + 1).tolist(), strict=True):
         mask, ticks, around = own, stop - start, times[max(start - 1, 0) : stop + 1].tolist()
+        first, last = int(times[start]), int(times[stop - 1])
         for pair in itertools.pairwise(around):
             found = _gap_at(kinds, *pair, period)
-            mask, ticks = mask | found[0], ticks + found[1]
-        first, last = int(times[start]), int(times[stop - 1])
+            if found is None:
+                continue
+            mask, ticks, first = mask | found[0], ticks + found[1], min(first, found[2])
+            last = max(last, found[2] + (found[1] - 1) * (period or 0))
         if start and stop < len(times):
             added.append((mask, ticks, first, around[-1] - around[0]))
             continue
@@ -161,20 +164,23 @@ def filtered_gaps(
 
 def _gap_at(
     kinds: dict[tuple[int, int], list[int]], before: int, after: int, period: int | None
-) -> tuple[int, int]:
-    """Take the gap between two rows out of those that are counted: its mask and its ticks, 0 for none."""
+) -> tuple[int, int, int] | None:
+    """Take the gap between two rows out of those that are counted: its mask, its ticks and the first of them.
+
+    None without a gap.
+    """
     fitting = [
-        (not before < first < after, longest, key)
+        (not before < first < after, longest, key, first)
         for key, (_, first, longest) in kinds.items()
         if before < first < after or (period and key[1] == round((after - before) / period) - 1)
     ]
     if not fitting:
-        return 0, 0
-    *_, key = min(fitting)
+        return None
+    is_another, _, key, first = min(fitting)
     kinds[key][0] -= 1
     if not kinds[key][0]:
         del kinds[key]
-    return key
+    return *key, before + (period or 0) if is_another else first
 
 
 @dataclass(frozen=True)
