@@ -47,7 +47,7 @@ def cut(log: MemoryLog, ranges) -> MemoryLog:
         )
 
     without = CutLog({name: kept(topic) for name, topic in log.topics.items()}, log.chunk, log.on_error)
-    without.summary = log.summary
+    without.summary, without.recorded = log.summary, log.recorded
     return without
 
 
