@@ -298,20 +298,14 @@ class Sampled:
     def _make(self, ticks: Indices) -> Column:
         column, choice = self._column, self._choice.select(ticks)
         used = self.usable[choice.rows]
-        if (
-            self._video is not None
-            and self._messages is not None
-            and column.sampling.rules.takes != "nothing"
-        ):
-            values, is_right = self._video.take(self._messages.position[used])
-            if not is_right.all():
-                self._lose(self._messages, dict.fromkeys(used[~is_right].tolist(), UNDECODABLE))
-                choice = self._choice.select(ticks)
-            return choice.apply(values, column.ctype, column.name)
         if column.sampling.rules.takes == "nothing" or self._messages is None or len(used) == 0:
             return choice.apply(empty(column.message_type), column.ctype, column.name, _adapter(column))
-        found, is_right, reasons = _taken(column, self._messages, column.spec, used, self._on_error)
-        values = empty(column.message_type) if found is None else _checked(column, found)
+        if self._video is not None:
+            values, is_right = self._video.take(self._messages.position[used])
+            reasons: Mapping[int, str] = dict.fromkeys(used[~is_right].tolist(), UNDECODABLE)
+        else:
+            found, is_right, reasons = _taken(column, self._messages, column.spec, used, self._on_error)
+            values = empty(column.message_type) if found is None else _checked(column, found)
         if reasons:
             self._lose(self._messages, reasons)
             choice, read = self._choice.select(ticks), used[is_right]

@@ -385,9 +385,9 @@ def _values(array: pa.Array, selection: Selection, name: str) -> Values:
         return values
     if isinstance(values, Ragged):
         return Lists(values.values, lengths, values.lengths)
-    if selection.array.length is None and pick is None:
+    width = pick.stop - pick.start if pick is not None else selection.array.length
+    if width is None:
         return Ragged(values, lengths)
-    width = selection.array.length if pick is None else pick.stop - pick.start
     return values.reshape(len(array), width, *values.shape[1:])
 
 
