@@ -64,6 +64,7 @@ partition: {rows: 8}
 VIEW = "v00000001"
 REMOVED = "<removed>"
 RAW = {"<huge>": "9" * 400, "<deep>": "[" * 3000 + "]" * 3000}  # that Python's json would not write
+NAMING = ("columns", "schema", "owned", "dropped", "software")  # what they hold is named by logs and recipes
 NEW = [None, 7, -1, 0.5, True, "../../x", "", [], {}, [[1, "a"]], {"a": None}, *RAW, REMOVED]
 
 Path = tuple[str | int, ...]
@@ -99,18 +100,31 @@ def text_of(value: Any) -> bytes:
     return text.encode()
 
 
-def edits_of(value: Any, count: int | None, seed: str) -> Iterator[tuple[str, Any]]:
-    """Changed copies of a JSON value, and what was changed: `count` of them, or by the tier."""
-    draw = random.Random(seed)
-    if count is not None:
-        every = [(path, new) for path in paths_in(value) for new in NEW]
-        chosen = draw.sample(every, min(count, len(every)))
+def field_of(path: Path) -> Path:
+    """A path without the names of columns, topics and packages, and without the numbers of items."""
+    steps = zip(("", *path), path, strict=False)
+    return tuple("*" if isinstance(step, int) or before in NAMING else step for before, step in steps)
+
+
+def edits_of(
+    value: Any, count: int | None, seed: str, tried: set[Path] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Changed copies of a JSON value, and what was changed.
+
+    Args:
+        count: how many; None for one of each field, in the tier exhaust every one of every path.
+        tried: fields that need no further one; those of this value are added.
+    """
+    draw, tried = random.Random(seed), set() if tried is None else tried
+    if count is not None or TIER == "exhaust":
+        chosen = [(path, new) for path in paths_in(value) for new in NEW]
+        chosen = chosen if count is None else draw.sample(chosen, min(count, len(chosen)))
     else:
-        chosen = [
-            (path, new)
-            for path in paths_in(value)
-            for new in (NEW if TIER == "exhaust" else draw.sample(NEW, 1))
-        ]
+        paths = list(paths_in(value))
+        draw.shuffle(paths)
+        fields = {field_of(path): path for path in paths}
+        chosen = [(path, draw.choice(NEW)) for field, path in sorted(fields.items()) if field not in tried]
+        tried.update(fields)
     for path, new in chosen:
         yield f"{'.'.join(map(str, path))} = {new!r}", changed(value, path, new)
 
@@ -285,8 +299,10 @@ def changed_parts(root: Place, count: int | None) -> Iterator[str]:
         row |= {key: json.loads(row[key]) for key in ("files", "columns", "unit", "tally", "software")}
         del row["size"]
     firsts = {row["output"]: number for number, row in reversed(list(enumerate(rows)))}
+    tried: set[Path] = set()
     for output, number in firsts.items():
-        for what, edited in edits_of(rows[number], count, output):
+        tried = {path for path in tried if path[0] != "unit"}  # the fields of which differ by output
+        for what, edited in edits_of(rows[number], count, output, tried):
             try:
                 data = log_part([*rows[:number], edited, *rows[number + 1 :]])
             except (pa.ArrowException, OverflowError, TypeError):
