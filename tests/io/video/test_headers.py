@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -149,6 +150,57 @@ def parse_or_error(parse, data):
         return parse(data)
     except ValueError as error:
         return str(error)
+
+
+def ue(value):
+    digits = f"{value + 1:b}"
+    return "0" * (len(digits) - 1) + digits
+
+
+def h265_unit(kind, text):
+    size = len(text) // 8 + 1
+    payload = int((text + "1").ljust(8 * size, "0"), 2).to_bytes(size, "big")
+    return b"\0\0\1" + bytes([kind << 1, 1]) + re.sub(rb"\0\0(?=[\0-\3])", b"\0\0\3", payload)
+
+
+def h265_key():
+    """A keyframe of orders of four bits, whose parameters list the orders 0 and 3 as long-term references."""
+    profile = "0000" + "000" + "1" + "1" * 96
+    size = ue(0) + ue(1) + ue(96) + ue(64) + "0" + ue(0) * 2
+    orders = ue(0) + "0" + ue(0) * 3 + ue(0) * 6 + "0" + "00" + "0"
+    long_term = ue(0) + "1" + ue(2) + "0000" + "1" + "0011" + "1"
+    parameters = h265_unit(33, profile + size + orders + long_term) + h265_unit(34, ue(0) * 2 + "00" + "000")
+    return parameters + h265_unit(19, "1" + "0" + ue(0) + "1")
+
+
+def h265_picture(order, listed=(), stated=()):
+    """A picture that refers to the one before it, and to long-term ones.
+
+    These are pairs: an index into the parameters, or lower bits; and cycles or None.
+    """
+    text = "1" + ue(0) + ue(1) + f"{order % 16:04b}"
+    text += "0" + ue(1) + ue(0) + ue(0) + "1"  # a set of its own: the picture before
+    text += ue(len(listed)) + ue(len(stated))
+    for places, form in ((listed, "{:01b}"), (stated, "{:04b}1")):
+        for place, cycles in places:
+            text += form.format(place) + ("0" if cycles is None else "1" + ue(cycles))
+    return h265_unit(1, text)
+
+
+def test_long_term_references_of_h265_are_found_by_their_lower_bits_or_whole_cycles():
+    reader = CODECS["h265"].reader()
+    reader.look(h265_key())
+    found = [reader.look(h265_picture(order, [(0, None)])).reason for order in range(1, 4)]
+    found += [reader.look(h265_picture(order, [(0, None), (1, None)])).reason for order in range(4, 16)]
+    found.append(reader.look(h265_picture(16, [(0, 1), (1, 0)])).reason)  # cycles add up
+    found.append(reader.look(h265_picture(17, [], [(0, 1), (3, None)])).reason)
+    found.append(reader.look(h265_picture(18, [(1, 1)], [(0, 1)])).reason)
+    assert found == [""] * 18
+    assert reader.look(h265_picture(19, [(0, 2)])).reason == LOST  # 32 before 16
+    reader.look(h265_key())
+    found = [reader.look(h265_picture(order)).reason for order in (1, 2)]
+    assert found == ["", ""]
+    assert reader.look(h265_picture(3, [(0, None)])).reason == LOST  # which no picture kept
 
 
 @pytest.mark.parametrize("name", NAMES)
