@@ -1,5 +1,6 @@
 """Logs made of container files: what a request selects, several files as one, sidecars, opening."""
 
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -171,6 +172,16 @@ def test_the_last_message_of_a_damaged_chunk_gives_way_to_the_one_before_under_s
     last = open_log([str(path)], SALVAGE).last_message("/a")
     assert payloads_of(last.raw)[0] in [m.data for m in messages[:-1]]
     assert last.refused[0].offset == stretches["offset"][-1]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_last_messages_that_do_not_decode_give_way_to_the_one_before_under_salvage(tmp_path, count):
+    messages = make_messages(20, topics=["/a"])
+    broken = [dataclasses.replace(m, data=m.data[:5]) for m in messages[-count:]]
+    log = open_log([str(write_mcap(tmp_path / "drive.mcap", [*messages[:-count], *broken]))], SALVAGE)
+    last = log.last_message("/a")
+    assert payloads_of(last.raw) == [messages[-count - 1].data]
+    assert len(last.refused) == count
 
 
 def test_overlapping_reads_decompress_each_chunk_once(tmp_path, monkeypatch):
