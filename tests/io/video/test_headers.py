@@ -163,10 +163,10 @@ def h265_unit(kind, text):
     return b"\0\0\1" + bytes([kind << 1, 1]) + re.sub(rb"\0\0(?=[\0-\3])", b"\0\0\3", payload)
 
 
-def h265_key():
+def h265_key(width=96):
     """A keyframe of orders of four bits, whose parameters list the orders 0 and 3 as long-term references."""
     profile = "0000" + "000" + "1" + "1" * 96
-    size = ue(0) + ue(1) + ue(96) + ue(64) + "0" + ue(0) * 2
+    size = ue(0) + ue(1) + ue(width) + ue(64) + "0" + ue(0) * 2
     orders = ue(0) + "0" + ue(0) * 3 + ue(0) * 6 + "0" + "00" + "0"
     long_term = ue(0) + "1" + ue(2) + "0000" + "1" + "0011" + "1"
     parameters = h265_unit(33, profile + size + orders + long_term) + h265_unit(34, ue(0) * 2 + "00" + "000")
@@ -269,6 +269,11 @@ def test_sizes_that_no_decoder_should_get_memory_for_are_refused():
     huge[5:9] = b"\xff" * 4
     with pytest.raises(ValueError, match="declares pictures of"):
         CODECS["vp9"].reader().look(bytes(huge))
+    with pytest.raises(ValueError, match="declares pictures of 16777216 x 64 pixels"):
+        CODECS["h265"].reader().look(h265_key(width=1 << 24))
+    text = f"{66:08b}{30:016b}" + ue(0) * 2 + ue(2) + ue(0) + "0" + ue((1 << 20) - 1) + ue(3) + "1100"
+    with pytest.raises(ValueError, match="declares pictures of 16777216 x 64 pixels"):
+        h264_parameters(h265_unit(0, text)[5:])
 
 
 def test_parameters_of_any_size_are_not_kept():
