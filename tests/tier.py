@@ -1,10 +1,9 @@
 """How much a run of the tests tries, by LOGLOOM_TIER.
 
 check: a sample, the same in each run (`make check`); what runs unless something else is asked for.
-nightly: all files, changes of fields and places of the code that a fault may meet, new examples of
+nightly: a file of each kind, each field, and each place of the code that a fault may meet; new examples of
 properties in each run (`make nightly`).
-exhaust: each single call, and each damaged value of a field, where nightly has the first from each place of
-the code, and one value of each field (`make exhaust`).
+exhaust: each file, each value of a field, and each single call (`make exhaust`).
 """
 
 import os
