@@ -128,7 +128,7 @@ def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
     flat_values, counts = _listed(found["values"])
     kinds = [_JointPlaces.of(names, spec.names) for names in lists.distinct]
     for code, kind in enumerate(kinds):
-        if kind.problem and (lists.codes == code).any():
+        if kind.problem:
             raise UnfitError(int(np.argmax(lists.codes == code)), kind.problem)
     if (odd := counts != lists.counts).any():
         row = int(np.argmax(odd))
