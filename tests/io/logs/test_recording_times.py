@@ -216,6 +216,14 @@ def test_a_slow_topic_that_jumps_over_the_place_does_not_hide_it():
     assert [found.topics for found in facts.set_backs] == [("/a",)]
 
 
+@pytest.mark.parametrize(("ahead", "count"), [(2, 1), (3, 0)])
+def test_a_topic_nearer_to_the_time_before_contradicts(ahead, count):
+    messages = interleaved(("/a", 0.1, True), ("/b", 15, False))
+    late = T0 + round((5.05 + ahead) * SECOND)  # 2.05 or 3.05 of the 4.9 s between both times of /a
+    facts, _ = in_file([*messages[:103], ("/b", late), *messages[103:]])
+    assert len(facts.set_backs) == count
+
+
 def test_two_places_are_two():
     times = [*range(20), *range(10, 30), *range(5, 15)]
     facts, _ = in_file([(topic, T0 + t * SECOND) for t in times for topic in ("/a", "/b")], size=7)
