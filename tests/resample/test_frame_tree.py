@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.resample.frame_tree import BLOCK, FOUND, REASONS, Extrapolation, FrameTree, TransformTable
+from logloom.resample.frame_tree import BLOCK, FOUND, REASONS, Extrapolation, FrameTree, Hop, TransformTable
 from logloom.resample.poses import IDENTITY, between, compose, inverse, matrices, poses_of
 from tests.resample.frames_reference import SlowTree, matrix_of
 
@@ -68,6 +68,7 @@ def test_any_tree_gives_the_poses_of_the_reference(seed):
             else:
                 assert REASONS[reason] == expected
                 assert np.isnan(matrix[:3]).all()
+            assert tree.hops(source, target, t, Extrapolation(cache, kind, limit))[1] == reason
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -123,6 +124,22 @@ def test_a_new_parent_holds_from_its_own_stamp_on():
     assert poses[0].tolist() == [1, 1, 1, 5]
     assert not reasons.any()
     assert [edge[:3] for edge in tree.edges()] == [("odom", "map", 1), ("base", "odom", 2)]
+
+
+def test_hops_are_the_transforms_of_a_lookup_from_its_source_up_and_down_to_its_target():
+    turn = (0, 0, 0), (0, 0, 0, 1)
+    steps = [("base", "odom", 10, *turn), ("lidar", "base", None, *turn), ("base", "odom", 20, *turn)]
+    tree = FrameTree(table_of([*steps, ("camera", "base", None, *turn)]))
+    hops, reason = tree.hops("lidar", "odom", 15, Extrapolation(100))
+    assert (hops, reason) == ([Hop("lidar", "base", (1,)), Hop("base", "odom", (0, 2))], FOUND)
+    assert tree.hops("camera", "lidar", 15, Extrapolation(100))[0] == [
+        Hop("camera", "base", (3,)),
+        Hop("lidar", "base", (1,)),
+    ]
+    hops, reason = tree.hops("lidar", "odom", 30, Extrapolation(100))
+    assert (hops[1:], REASONS[reason]) == ([Hop("base", "", (2,)), Hop("odom", "", ())], "future")
+    hops, reason = tree.hops("nowhere", "neither", 15, Extrapolation(100))
+    assert (hops, REASONS[reason]) == ([], "no path")
 
 
 def test_linear_extrapolation_goes_on_turning_beyond_half_a_turn():
