@@ -120,7 +120,7 @@ class PlannedAssembly:
 
     identity: str
     entry: AssembledEntry
-    found: bool = False
+    found: bool
     checks: tuple[Entry, ...] = ()
     tasks: tuple[AssembledFileTask, ...] = ()
     portions: tuple[WantedPortion, ...] = ()
