@@ -42,6 +42,15 @@ def test_a_lost_manifest_is_known_by_its_digest_and_by_the_versions_after_it(tmp
     assert len(all_versions(store).lost) == 1000
 
 
+def test_the_first_version_is_lost_as_any_other(tmp_path):
+    store = Store.at(str(tmp_path))
+    for number in (1, 2):
+        commit_version(store, number, ["a"])
+    store.remove(version_file(1))
+    store.remove(digest_file(1))
+    assert all_versions(store) == ([2], [], [1])
+
+
 def test_what_is_committed_while_versions_are_listed_is_not_taken_for_lost(tmp_path, monkeypatch):
     store = Store.at(str(tmp_path))
     commit_version(store, 1, ["a"])

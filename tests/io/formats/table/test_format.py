@@ -98,6 +98,8 @@ def test_units_of_some_logs_become_a_table(tmp_path):
     window = loader.get_rows(5 + 4, "points", range(-4, 6))  # across the partitions of drive/1
     for found, wanted in zip(window, first[:10], strict=True):
         assert_rows_equal(found, wanted)
+    for found, wanted in zip(loader.get_rows(5 + 10, "points"), first[:10], strict=True):
+        assert_rows_equal(found, wanted)
     with pytest.raises(tt.RowPositionError):
         loader.get_rows(5, "points", [-1])  # the row before is another log's
     assert tt.verify(str(view)) == []
