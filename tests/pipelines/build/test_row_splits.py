@@ -310,6 +310,15 @@ def test_a_page_tells_columns_by_split_of_rows_and_which_split_each_sample_is_in
     assert asked.statistics == page.statistics
 
 
+@pytest.mark.parametrize(("options", "may_lack"), [("{}", False), ("{columns: [ego.speed]}", True)])
+def test_a_plan_notes_outputs_that_may_lack_the_splits_of_rows(drive, tmp_path, options, may_lack):
+    recipe = Recipe.from_yaml(few(drive, f"tar: {options}") + TIME)
+    notes = plan_build(recipe, str(tmp_path / "root")).notes
+    assert (
+        any("output tar doesn't have all columns, so perhaps no `split`" in one for one in notes) == may_lack
+    )
+
+
 def test_an_empty_split_is_warned_of_and_statistics_of_the_other_read_no_log(drive, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     lonely = "split: {train: 0.999999, val: 0.000001, by: time, cell: 1h, gap: 1s}\n"
