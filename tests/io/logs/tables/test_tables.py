@@ -465,3 +465,13 @@ def reads_or_refuses(path):
         said = str(error)
     assert not said or str(path) in said
     return not said
+
+
+def test_the_place_of_a_row_has_its_line_and_its_number_among_rows_with_a_time(tmp_path):
+    times = pa.array([START, None, START + STEP, START + 2 * STEP], pa.int64())
+    path = write(pa.table({"timestamp_ns": times, "v": [1, 2, 3, 4]}), tmp_path / "t.parquet", rows=2)
+    log = open_log([str(path)], SALVAGE)
+    places = log.places("/t", log.read({"/t": ALL})["/t"].position)
+    assert [(place.uri, place.unit, place.offset, place.number) for place in places] == [
+        (str(path), "row", line, number) for number, line in enumerate([0, 2, 3])
+    ]
