@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import copy
 import gc
@@ -33,6 +34,19 @@ def plain(size: int, seed: int = 0) -> bytes:
     """Text, zeros (which become repeated blocks) and noise (which becomes raw blocks), a third of each."""
     noise = np.random.default_rng(seed).integers(0, 256, size // 3 + 2, np.uint8).tobytes()
     return (b"logloom " * size)[: size // 3] + bytes(size // 3) + noise[: size - 2 * (size // 3)]
+
+
+@pytest.mark.parametrize("name", ["zstd", "lz4", "bz2", "none"])
+def test_of_data_that_is_cut_a_prefix_is_decompressed(name):
+    whole = plain(4_000_000)
+    data = {"zstd": packed, "lz4": lz4.frame.compress, "bz2": bz2.compress, "none": bytes}[name](whole)
+    found = compression.decompress_prefix(name, data[: len(data) * 9 // 10], len(whole))
+    assert len(found) > 2_000_000
+    assert found == whole[: len(found)]
+    assert len(compression.decompress_prefix(name, data, 1000)) == 1000
+    if name != "none":
+        with pytest.raises(ValueError, match=f"its {name} data can't be decompressed"):
+            compression.decompress_prefix(name, b"damaged" * 100, 1000)
 
 
 def packed(data: bytes, checksum: bool = True) -> bytes:
