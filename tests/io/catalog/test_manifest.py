@@ -192,6 +192,21 @@ def test_asking_for_a_version_that_is_not_there_lists_those_that_are(tmp_path):
         resolve_version(store, "7")
 
 
+def test_what_is_no_root_is_refused_by_what_it_is(tmp_path):
+    (tmp_path / "drive.txt").write_bytes(b"")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/holiday.jpg").write_bytes(b"")
+    for name, words in [
+        ("drive.txt", "is a file; give a dataset's folder"),
+        ("other", r"no version here, but holiday\.jpg"),
+        ("nowhere", "there is no such file or folder; did you mean other"),
+    ]:
+        with case(name), pytest.raises(UsageError, match=words):
+            open_root(Store.at(str(tmp_path / name)))
+    with pytest.raises(UsageError, match="`logloom build RECIPE --to memory://nowhere`"):
+        open_root(Store.at("memory://nowhere"))
+
+
 def test_an_entry_that_is_not_json_names_the_command_that_repairs_it(tmp_path):
     store = Store.at(str(tmp_path))
     store.create("parts/tar/x/entry.json", b"{")
