@@ -564,6 +564,17 @@ def test_a_static_column_holds_the_last_message_whatever_its_stamp():
     assert stream.tally.columns["map"].used == 1
 
 
+def test_a_static_column_whose_last_message_does_not_decode_has_refused_it():
+    log = a_log()
+    log.topics["/odom"].broken = np.arange(20) == 19
+    columns = (column("map", "/odom", "speed", SPEED, "static"),)
+    plan = RowPlan(RateClock(Decimal(10)), columns, (), ("map",), rows=7)
+    rows, tallies = built(log, plan, plan_spans(log.summary, plan), 10**6, on_error="salvage")
+    assert not rows["map.available"].any()
+    account = reconcile(plan, log.summary, tallies)["/odom"].columns["map"]
+    assert (account.used, account.not_chosen, account.refused) == (0, 19, 1)
+
+
 def test_a_topic_that_the_log_lacks_is_unavailable_everywhere():
     log, plan = a_log(), a_plan()
     del log.topics["/cam"]
