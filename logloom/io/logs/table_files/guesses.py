@@ -201,7 +201,7 @@ def text_dialect(text: bytes, how: TableDialect) -> TableDialect:
     """Return the format with delimiter, lines to skip, header and decimal point of some first lines."""
     lines = text.decode().splitlines()[:MAX_LINES]
     delimiter, count = _delimiter(lines)
-    fit = [i for i, line in enumerate(lines) if line.strip() and _count(line, delimiter) == count]
+    fit = [i for i, line in enumerate(lines) if line.strip() and len(_cells(line, delimiter)) == count]
     at = next((i for i in fit if not _COMMENT.match(lines[i])), fit[0] if fit else 0)
     header: bool | tuple[str, ...] = True
     if lines and _is_data(_cells(lines[at], delimiter)):
@@ -239,10 +239,6 @@ def _cells(line: str, delimiter: str) -> list[str]:
         return next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
         return [line]
-
-
-def _count(line: str, delimiter: str) -> int:
-    return len(_cells(line, delimiter))
 
 
 def _is_data(cells: Sequence[str]) -> bool:
