@@ -24,12 +24,14 @@ def looks(found):
     return [reader.look(data) for data in found.packets]
 
 
+def ue(value):
+    digits = f"{value + 1:b}"
+    return "0" * (len(digits) - 1) + digits
+
+
 @given(st.lists(st.integers(0, (1 << 20) - 1), max_size=20), st.lists(st.integers(-5000, 5000), max_size=20))
 def test_numbers_read_as_they_were_written(unsigned, signed):
-    text = ""
-    for value in [*unsigned, *((2 * v - 1) if v > 0 else -2 * v for v in signed)]:
-        digits = f"{value + 1:b}"
-        text += "0" * (len(digits) - 1) + digits
+    text = "".join(map(ue, [*unsigned, *((2 * v - 1) if v > 0 else -2 * v for v in signed)]))
     size = math.ceil(len(text) / 8)
     bits = Bits(int(text.ljust(8 * size, "0") or "0", 2).to_bytes(size, "big"))
     assert [bits.ue() for _ in unsigned] == unsigned
@@ -150,11 +152,6 @@ def parse_or_error(parse, data):
         return parse(data)
     except ValueError as error:
         return str(error)
-
-
-def ue(value):
-    digits = f"{value + 1:b}"
-    return "0" * (len(digits) - 1) + digits
 
 
 def h265_unit(kind, text):

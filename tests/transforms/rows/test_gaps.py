@@ -125,7 +125,7 @@ def test_gaps_of_rows_that_are_filtered_later_are_those_of_all_masks_at_once(mas
             named["later" in tally.of(mask)] = named.get("later" in tally.of(mask), 0) + number
         return ticks, named
 
-    def named(tally):
+    def by_reasons(tally):
         gaps = [*tally.between, *filter(None, (tally.before, tally.after))]
         return sorted((tally.of(mask), *rest) for mask, *rest in gaps)
 
@@ -139,4 +139,4 @@ def test_gaps_of_rows_that_are_filtered_later_are_those_of_all_masks_at_once(mas
         assert not one or ("later" in found.of(one[0])) == ("later" in expected.of(other[0]))
     numbers = [one[1] for one in early.tally().between]
     if len(set(numbers)) == sum(one[2] for one in early.tally().between):  # each is found by its ticks
-        assert named(found) == named(expected)
+        assert by_reasons(found) == by_reasons(expected)
