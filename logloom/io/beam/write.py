@@ -11,6 +11,7 @@ dataset of all units.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
@@ -234,7 +235,7 @@ class _WrittenDataset:
         return StagedBlocks(self.place.stage, self.schema)
 
     def stage_block(self, block: Block) -> Iterator[tuple[str, StagedBlock]]:
-        """Write a block as a piece, unless it has no rows."""
+        """Write a block as a piece, unless it has no rows, or another attempt was faster."""
         try:
             block = checked(block, self.schema)
             if problems := self.form.check_log(self.options, block.log_id, block.log_id):
@@ -243,7 +244,8 @@ class _WrittenDataset:
             metrics.count(blocks_refused=1)
             raise
         if len(block):
-            yield block.log_id, self._pieces.write(block)
+            with self._unless_written():
+                yield block.log_id, self._pieces.write(block)
 
     # --- units ------------------------------------------------------------------------------------------
 
@@ -268,11 +270,8 @@ class _WrittenDataset:
         Raises:
             DatasetError: two rows have one timestamp, or what is read back differs.
         """
-        try:
+        with self._unless_written():
             yield self._unit_of(pieces)
-        except (DatasetError, StorageError, *MISSING):
-            if not self._is_written():  # and the stage removed
-                raise
 
     def _unit_of(self, pieces: Sequence[StagedBlock]) -> Entry:
         stage, log_id, partition = self.place.stage, pieces[0].log_id, pieces[0].partition
@@ -359,13 +358,10 @@ class _WrittenDataset:
     def write_file(self, task: tuple[str, Any]) -> Iterator[tuple[str, int]]:
         """Make one file of the dataset; give its name and size, nothing where another attempt was faster."""
         assert isinstance(self.form, AssembledFormat)
-        try:
+        with self._unless_written():
             name, data = self.form.make_chunk(self.place.stage, task[1])
             self.place.write(task[0], name, data)
             yield name, len(data)
-        except (DatasetError, StorageError, *MISSING):
-            if not self._is_written():
-                raise
 
     def claim(self, units: Sequence[Entry], written: Iterable[tuple[str, int]]) -> _Mark:
         """Finish the dataset, read it back, and claim the place for it.
@@ -402,6 +398,15 @@ class _WrittenDataset:
                     f"{found.get('format')}; pass a new run_id, and choose another path"
                 )
         return found
+
+    @contextlib.contextmanager
+    def _unless_written(self) -> Iterator[None]:
+        """Pass over what fails in a stage that another attempt removed, as this run's dataset is there."""
+        try:
+            yield
+        except (DatasetError, StorageError, *MISSING):
+            if not self._is_written():
+                raise
 
     def _is_written(self) -> bool:
         """Whether this run's dataset is there already, so that nothing is left to do, nor to read."""

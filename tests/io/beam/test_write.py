@@ -25,6 +25,7 @@ from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.beam import WriteTo
 from logloom.io.formats.registry import format_named
 from logloom.io.formats.tar.format import TarFormat, TarOptions
+from logloom.io.storage import disk
 from logloom.io.storage.store import Store
 from logloom.schema import STRING, ColumnType, Schema
 from tests.absent import needs, present
@@ -277,6 +278,20 @@ def test_attempts_of_one_run_at_once_end_well_with_one_result(tmp_path):
             ends = list(pool.map(lambda run: finish(run, BLOCKS), runs))
         assert len(set(ends)) == 1
         assert stored(place) == wanted(BLOCKS)
+
+
+def test_an_attempt_ends_well_whose_stage_another_removes_while_it_writes_a_block(tmp_path, monkeypatch):
+    first, second = (WriteTo(tmp_path / "one", "parquet", SCHEMA, run_id="run-1") for _ in range(2))
+    name_it, ends = disk.in_its_folder, []
+
+    def name_late(*arguments):
+        monkeypatch.setattr(disk, "in_its_folder", name_it)
+        ends.append(finish(first, BLOCKS))
+        return name_it(*arguments)
+
+    monkeypatch.setattr(disk, "in_its_folder", name_late)
+    assert [finish(second, BLOCKS)] == ends
+    assert stored(tmp_path / "one") == wanted(BLOCKS)
 
 
 def test_an_attempt_that_meets_another_of_its_run_meanwhile_leaves_the_stage_alone(monkeypatch):
