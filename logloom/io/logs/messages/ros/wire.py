@@ -386,9 +386,10 @@ def _among(values: Array, has: NDArray[np.bool_]) -> Array:
 
 def _lists_of(values: Values | None, selection: Selection) -> Ragged:
     """Return lists of all elements; None if there are none."""
-    if isinstance(values, Ragged):
-        return values
     dtype, shape = value_type(selection)
+    if isinstance(values, Ragged):
+        # Sequences of bytes are read without a sign, which ROS 1's have.
+        return Ragged(values.values.view(dtype), values.lengths) if selection.is_bytes else values
     return Ragged(np.empty((0, *(n or 0 for n in shape[1:])), dtype), np.empty(0, np.int64))
 
 

@@ -329,6 +329,46 @@ def test_nan_bits_pass_untouched():
     assert decode.take(raw, FieldSpec(("b",))).view("<u8").tolist() == [0x7FF4000000ABCDEF] * 2
 
 
+BYTES_IN_LISTS = """Item[] items
+Item[2] two
+================================================================================
+MSG: pkg/Item
+byte[] data
+Part[] parts
+================================================================================
+MSG: pkg/Part
+byte[] data
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("items[].data", [[-1, 2], []]),
+        ("items[0:1].data", [[-1, 2]]),
+        ("items[0].data", [-1, 2]),
+        ("items[0].parts[].data", [[-3], [-4]]),
+        ("items[0].parts[1].data", [-4]),
+        ("two[].data", [[5, -6], [-7]]),
+        ("two[1].data", [-7]),
+        ("two[].data[0]", [5, -7]),
+    ],
+)
+def test_bytes_of_ros1_in_lists_have_a_sign(path, expected):
+    decode = Ros1Decoder(topic(BYTES_IN_LISTS, "ros1", "ros1msg", "pkg/Root"))
+    items = [
+        {"data": [-1, 2], "parts": [{"data": [-3]}, {"data": [-4]}]},
+        {"data": [], "parts": []},
+    ]
+    two = [{"data": [5, -6], "parts": []}, {"data": [-7], "parts": []}]
+    raw = raw_messages([serialize(decode.root, {"items": items, "two": two}, encoding="ros1")] * 3)
+    spec = FieldSpec((path,))
+    values, ctype = decode.take(raw, spec), decode.column_type(spec)
+    assert values.dtype == ctype.dtype == np.int8
+    assert len(values) == 3
+    assert all(same(python_value(value, ctype), expected) for value in values)
+
+
 def test_fields_of_one_type_lie_side_by_side():
     decode = CdrDecoder(
         topic("pkg/V a\nstring s\nfloat64 b\nfloat64[2] c\n===\nMSG: pkg/V\nfloat64 x\nfloat64 y")
