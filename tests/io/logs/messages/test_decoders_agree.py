@@ -94,6 +94,7 @@ def assert_reads_as(decoder, payloads, messages, per_buffer=5):
             continue
         values = decoder.take(raw, spec)
         assert len(values) == len(payloads)
+        assert values.dtype == ctype.dtype, path
         columns += 1
         for i, message in enumerate(written):
             value, expected = python_value(values[i], ctype), at(message, path)

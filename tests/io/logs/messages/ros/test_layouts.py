@@ -136,6 +136,7 @@ def test_every_path_of_any_definition_reads_what_was_written(data, encoding):
             continue
         values = decode.take(raw, spec)
         assert len(values) == len(messages)
+        assert values.dtype == ctype.dtype, path
         for i, message in enumerate(messages):
             assert agree(values[i], ctype, expected_at(message, path)), (
                 path,
