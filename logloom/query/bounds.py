@@ -298,22 +298,26 @@ def _compared(word: str, a: Bounds, b: Bounds) -> Bounds:
         return Bounds.of(compare(word, a.low, b.low), known)
     if word in ("==", "!="):
         low = compare("==", a.low, b.high) & compare("==", a.high, b.low)
-        high = compare("<=", a.low, b.high) & compare(">=", a.high, b.low)
+        high = compare("<=", a.low, b.high) & compare(">=", a.high, b.low) & _whole(a) & _whole(b)
         equal = Bounds(low, high) if word == "==" else ~Bounds(low, high)
         return Bounds(equal.low, equal.high, known)
     one, other = compare(word, a.low, b.high), compare(word, a.high, b.low)
     return Bounds(one & other, one | other, known)
 
 
+def _whole(value: Bounds) -> Any:
+    """(n,) whether a value is a whole number, as counts are; bounds that differ are counts."""
+    return np.equal(value.low, np.floor(value.low)) if value.is_exact else True
+
+
 def _member(value: Bounds, node: tree.Membership) -> Bounds:
     if value.is_exact:
         return Bounds.of(np.asarray(is_member(value.low, node), np.bool_), np.asarray(value.known))
-    # Counts and truths, which are in the list if they equal one of its numbers, and may be if one is between
-    # the bounds.
-    items = np.sort(np.array([float(item.value) for item in node.items], np.float64))
+    # Counts and truths may be any whole number from low to high; these are all in the list, or some, or none.
+    items = np.unique([float(item.value) for item in node.items if float(item.value).is_integer()])
     low, high = (np.asarray(bound, np.float64) for bound in (value.low, value.high))
-    high_is = items.searchsorted(low, side="left") < items.searchsorted(high, side="right")
-    low_is = high_is & (low == high)
+    count = items.searchsorted(high, side="right") - items.searchsorted(low, side="left")
+    low_is, high_is = count == high - low + 1, count > 0
     is_in = Bounds(low_is, high_is)
     is_in = ~is_in if node.negated else is_in
     return Bounds(is_in.low, is_in.high, value.known)

@@ -442,6 +442,29 @@ def test_what_is_unavailable_is_neither_true_nor_false():
     assert found(rows, "delta(n) != 0") == [3, 4]
 
 
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("{} > 0", True),
+        ("{} in (1, 2)", True),
+        ("{} in (0, 1, 2, 2)", True),
+        ("{} in (1, 1.5)", None),
+        ("{} in (0, 3)", False),
+        ("{} in (1.5)", False),
+        ("{} not in (2)", None),
+        ("{} == 1.5", False),
+        ("{} == speed", False),
+        ("{} != 2", None),
+        ("{} == n", None),
+        ("{} == 3", False),
+    ],
+)
+def test_a_count_of_unknown_elements_is_a_whole_number_that_may_be(text, holds):
+    rows = one_log([1.5], n=1, ranges=[0.0, math.nan, 5.0])  # the count is 1 or 2
+    text = text.format("count(ranges, value < 2)")
+    assert (found(rows, text), found(rows, f"not ({text})")) == ([0][: holds is True], [0][: holds is False])
+
+
 def test_differences_of_large_whole_numbers_are_exact():
     rows = [{**row, "n": 2**61 + k} for k, row in enumerate(one_log([0, 0, 0]))]
     assert found(rows, "delta(n) == 1") == [1, 2]
