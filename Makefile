@@ -57,18 +57,14 @@ nightly: export LOGLOOM_TIER := nightly
 nightly: export PYTEST_TIMEOUT := 14400
 # That all else stands without a part takes no more examples than in check.
 nightly: ## everything, in hours: all faults by places, engines, torch, lerobot, deploy, docs, dist, the model
-	+$(call stage,lint)
-	+$(call stage,test)
-	+$(call stage,test-faults)
-	+$(call stage,docs)
-	+$(call stage,without PART=turn LOGLOOM_TIER=check)
-	+$(call stage,test-engines)
-	+$(call stage,model)
-	+$(call stage,torch)
-	+$(call stage,lerobot)
-	+$(call stage,deploy)
-	+$(call stage,dist)
-	@echo "== $$(date -u +%T) done"
+	+@failed=; \
+	for stage in lint test test-faults docs "without PART=turn LOGLOOM_TIER=check" test-engines \
+			model torch lerobot deploy dist; do \
+		echo "== $$(date -u +%T) make $$stage"; \
+		$(MAKE) --no-print-directory $$stage || failed+=$$'\n'"  make $$stage"; \
+	done; \
+	echo "== $$(date -u +%T) done$${failed:+, but for$$failed}"; \
+	[ -z "$$failed" ]
 
 demo: .venv/.installed ## make two synthetic drives, build datasets from them and verify these
 	$(BIN)/logloom demo
