@@ -45,7 +45,6 @@ from logloom.values import dataclass
 from logloom.windows import run_numbers
 
 Ints = NDArray[np.int64]
-_WHOLE = 2**62  # whole numbers below this differ within int64
 
 
 @dataclass(frozen=True)
@@ -382,11 +381,8 @@ def changed(value: Bounds, rows: WholeLog, ns: int | None) -> Bounds:
     there = np.maximum(earlier, 0)
     numbers = run_numbers(rows.starts)
     known = np.broadcast_to(value.known, count)
-    values = value.low
-    if values.dtype.kind in "iu" and count and max(abs(int(values.min())), abs(int(values.max()))) < _WHOLE:
-        values = values.astype(np.int64)
-    else:
-        values = values.astype(np.float64)
     both = known & known[there] & (earlier >= 0) & (numbers[there] == numbers)
-    with np.errstate(invalid="ignore"):  # of infinities
-        return Bounds.of(values - values[there], both)
+    change = calculate("-", value.low[both], value.low[there[both]])
+    changes = np.zeros(count, change.dtype)
+    changes[both] = change
+    return Bounds.of(changes, both)

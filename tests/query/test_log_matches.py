@@ -430,6 +430,15 @@ def test_a_stretch_counts_from_its_first_row_to_its_last_over_borders_of_blocks(
     assert found(rows, "speed < 1 within 10ns") == [0, 1, 4, 5, 6]
 
 
+def test_values_before_a_gap_are_no_earlier_ones():
+    rows = one_log([0, 1, 2, 3], step=10)
+    rows[2]["t"] += 6
+    rows[3]["t"] += 6  # runs of two rows
+    assert found(rows, "delta(speed) == 1") == [1, 3]
+    assert found(rows, "delta(speed, 10ns) == 1") == [1, 3]
+    assert found(rows, "delta(speed, 20ns) == 2") == []
+
+
 def test_what_is_unavailable_is_neither_true_nor_false():
     rows = one_log([5, None, 5, math.nan, 0])
     assert found(rows, "(speed > 1) for 0s") == [0, 2]
@@ -465,9 +474,12 @@ def test_a_count_of_unknown_elements_is_a_whole_number_that_may_be(text, holds):
     assert (found(rows, text), found(rows, f"not ({text})")) == ([0][: holds is True], [0][: holds is False])
 
 
-def test_differences_of_large_whole_numbers_are_exact():
-    rows = [{**row, "n": 2**61 + k} for k, row in enumerate(one_log([0, 0, 0]))]
+@pytest.mark.parametrize("first", [2**61, 2**62, 2**63 - 3, -(2**63)])
+def test_differences_of_large_whole_numbers_are_exact(first):
+    rows = [{**row, "n": first + k} for k, row in enumerate(one_log([0, 0, 0]))]
     assert found(rows, "delta(n) == 1") == [1, 2]
+    rows[1]["n"] = -first - 1
+    assert found(rows, f"delta(n) == {-2 * first - 1}") == [1]
     assert found(rows, "delta(timestamp, 20ns) == 20") == [2]
 
 
