@@ -180,8 +180,9 @@ def _way_to_read(error: OtherValueError, path: str) -> str:
         return f"write `{line_of(f'{path}[]')}`, with the `dtype` of its elements"
     if isinstance(value, bool | str):
         return f"write `dtype: {'bool' if isinstance(value, bool) else 'string'}`"
-    is_small = isinstance(value, int) and -(2**63) <= value < 2**63
-    return f"write `dtype: {'int64' if is_small else 'float64'}`"
+    integers = ("int64", "uint64") if isinstance(value, int) else ()
+    fitting = (name for name in integers if np.iinfo(name).min <= value <= np.iinfo(name).max)
+    return f"write `dtype: {next(fitting, 'float64')}`"
 
 
 def _is_whole(value: Any, kind: Type, dtype: np.dtype[Any]) -> bool:

@@ -338,6 +338,8 @@ def test_parsed_messages_are_kept_up_to_a_limit(counted, monkeypatch):
     [
         ("v", "float64", "on", "'on' is no number; write `dtype: string`"),
         ("v", "string", 3, "3 is no text; write `dtype: int64`"),
+        ("v", "string", 2**63, "9223372036854775808 is no text; write `dtype: uint64`"),
+        ("v", "string", 2**64, "18446744073709551616 is no text; write `dtype: float64`"),
         ("v", "bool", 1.5, "1.5 is neither true nor false; write `dtype: float64`"),
         ("v", "int64", 0.5, "0.5 is no int64; write `dtype: float64`"),
         ("v", "int8", True, "True is no number; write `dtype: bool`"),
