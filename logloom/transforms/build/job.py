@@ -47,7 +47,7 @@ from logloom.uris import is_local
 from logloom.values import dataclass
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
-READING_SEMANTICS = 2
+READING_SEMANTICS = 3
 # Kinds of failures for which a log is left out, but for `on_error: fail`.
 _LEFT_OUT = ("log", "derive", "rows", "worker")
 

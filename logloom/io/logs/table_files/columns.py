@@ -113,8 +113,8 @@ def _is_list_view(kind: pa.DataType) -> bool:
 
 
 def _is_whole(kind: pa.DataType) -> bool:
-    """Whether decimals are integers of at most 64 bits."""
-    return bool(kind.scale == 0 and kind.precision <= _MAX_DIGITS)
+    """Whether decimals have no fraction."""
+    return bool(kind.scale == 0)
 
 
 def _is_binary(kind: pa.DataType) -> bool:
@@ -130,7 +130,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-_MAX_DIGITS = 18  # of any int64
 _WORDS: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (_is_binary, "uint8[]"),
     (_is_text, "string"),
@@ -415,6 +414,8 @@ def _items(array: pa.Array, selection: Selection, name: str) -> NDArray[Any]:
     if isinstance(kind, Number):
         if kind.dtype.kind != "f":
             _refuse_nulls(array, name)
+        if pa.types.is_decimal(array.type):
+            array = _whole_numbers(array, name)
         return np.asarray(array.to_numpy(zero_copy_only=False)).astype(kind.dtype, copy=False)
     _refuse_nulls(array, name)
     if kind.is_time:
@@ -428,6 +429,19 @@ def _items(array: pa.Array, selection: Selection, name: str) -> NDArray[Any]:
             values[field.name] = _values(pc.struct_field(array, [field.name]), part, f"{name}.{field.name}")
     numbers = flat(values.dtype) if selection.flatten else None
     return values if numbers is None else values.view(numbers[0]).reshape(len(array), *numbers[1])
+
+
+def _whole_numbers(decimals: pa.Array, name: str) -> pa.Array:
+    """Return decimals without a fraction as int64."""
+    try:
+        return decimals.cast(pa.string()).cast(pa.int64())
+    except pa.ArrowInvalid:
+        limits = np.iinfo(np.int64)
+        for row, number in enumerate(decimals.to_pylist()):
+            if not limits.min <= number <= limits.max:
+                why = f"{name} is {number}, which doesn't fit int64; write it as text"
+                raise UnfitError(row, why) from None
+        raise
 
 
 def _fixed_text(array: pa.Array, width: int, name: str) -> NDArray[Any]:
@@ -464,12 +478,12 @@ def _as_list(array: pa.Array) -> pa.Array:
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    """Return an array of a type that has values of its own: no dictionary, view, decimal, date or time."""
+    """Return an array of a type that has values of its own: no dictionary, view, fraction, date or time."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
-    if pa.types.is_decimal(kind):  # by their text, which gives the nearest float
-        return array.cast(pa.string()).cast(pa.int64() if _is_whole(kind) else pa.float64())
+    if pa.types.is_decimal(kind) and not _is_whole(kind):  # by their text, which gives the nearest float
+        return array.cast(pa.string()).cast(pa.float64())
     if pa.types.is_string_view(kind):
         return array.cast(pa.large_string())
     if pa.types.is_binary_view(kind):

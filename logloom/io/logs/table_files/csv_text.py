@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from logloom.io.logs.table_dialects import TableDialect
@@ -24,6 +25,8 @@ NULLS += ["-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN"]
 
 _BOM = b"\xef\xbb\xbf"
 _ROW = re.compile(r"Row #(\d+)")
+_EXACT = 2.0**53  # float64 has all integers up to this one
+_INTEGER = r"^\s*-?[0-9]+\s*$"
 
 
 def in_utf8(data: bytes, encoding: str) -> bytes:
@@ -101,6 +104,8 @@ def rows_of(
 ) -> pa.Table:
     """Return the rows from a place on; Arrow infers their types.
 
+    Columns of integers that don't fit int64 are uint64, or text where they don't fit that either.
+
     Args:
         names: of all columns, each once.
         texts: only these columns, as text; () for all.
@@ -119,7 +124,7 @@ def rows_of(
         strings_can_be_null=bool(texts),
     )
     try:
-        return pa_csv.read_csv(
+        table = pa_csv.read_csv(
             pa.py_buffer(memoryview(data)[first:]),
             read_options=pa_csv.ReadOptions(use_threads=False, column_names=list(names)),
             parse_options=pa_csv.ParseOptions(delimiter=how.delimiter),
@@ -128,3 +133,29 @@ def rows_of(
     except pa.ArrowInvalid as error:
         above = data.count(b"\n", 0, first)
         raise pa.ArrowInvalid(_ROW.sub(lambda row: f"line {int(row[1]) + above}", str(error))) from error
+    large = [name for name in table.column_names if _may_be_rounded(table.column(name))]
+    if large:
+        written = rows_of(data, first, names, how, large)
+        for name in large:
+            table = table.set_column(
+                table.column_names.index(name), name, _exact(table.column(name), written.column(name))
+            )
+    return table
+
+
+def _may_be_rounded(column: pa.ChunkedArray) -> bool:
+    """Return whether Arrow may have read a column of large integers as floats."""
+    if not pa.types.is_float64(column.type):
+        return False
+    numbers = column.to_numpy()
+    return bool((np.isfinite(numbers) & (np.abs(numbers) >= _EXACT)).any())
+
+
+def _exact(floats: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the numbers of a column, as integers or texts if all its cells are integers."""
+    if not pc.all(pc.match_substring_regex(texts, _INTEGER)).as_py():
+        return floats
+    try:
+        return pc.cast(pc.utf8_trim_whitespace(texts), pa.uint64())
+    except pa.ArrowInvalid:
+        return texts

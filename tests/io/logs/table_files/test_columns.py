@@ -119,7 +119,8 @@ def test_types_that_messages_lack_have_the_nearest(tmp_path):
         "timestamp_ns": pa.array([T0, T0 + 1]),
         "price": pa.array([Decimal("0.10"), Decimal("123456789012345.67")], pa.decimal128(20, 2)),
         "whole": pa.array([Decimal(7), Decimal(-(10**17))], pa.decimal128(18, 0)),
-        "huge": pa.array([Decimal(10) ** 30, Decimal(-1)], pa.decimal256(40, 0)),
+        "id": pa.array([Decimal(2**53 + 1), Decimal(-(2**63))], pa.decimal128(38, 0)),
+        "huge": pa.array([Decimal(-1), Decimal(2**63)], pa.decimal256(40, 0)),
         "day": pa.array([day, day]),
         "hour": pa.array([datetime.time(1, 2, 3, 4)] * 2),
         "u": pa.array([1, (1 << 64) - 1], pa.uint64()),
@@ -140,7 +141,7 @@ def test_types_that_messages_lack_have_the_nearest(tmp_path):
     for name, expected in [
         ("price", [0.10, 123456789012345.67]),
         ("whole", [7, -(10**17)]),
-        ("huge", [1e30, -1.0]),
+        ("id", [2**53 + 1, -(2**63)]),
         ("day", [midnight] * 2),
         ("hour", [3_723_000_004_000] * 2),
         ("u", [1, (1 << 64) - 1]),
@@ -154,6 +155,8 @@ def test_types_that_messages_lack_have_the_nearest(tmp_path):
         assert [row.tobytes().decode() for row in taken(log, name)] == list(texts)
     assert [row.tobytes() for row in taken(log, "bytes")] == [b"a", b"bc"]
     assert [row.tolist() for row in taken(log, "views")] == [[1, 2], []]
+    with pytest.raises(LogReadError, match=r"huge at row 1: huge is 9223372036854775808, which doesn't fit"):
+        taken(log, "huge")
     left_out = log.left_out("/t")
     assert set(left_out) == {"timestamp_ns", "map", "deep", "nothing"}
     assert left_out["map"] == "map<string, int64>: no column has this type"
@@ -274,6 +277,38 @@ def test_an_empty_cell_of_csv_is_none_and_nan_a_number(tmp_path):
     assert "n" in log.left_out("/t")
     assert [len(log.last_message("/t", FieldSpec((name,)))) for name in ("i", "f")] == [1, 1]
     assert log.last_message("/t", FieldSpec(("t",))).time.tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("cells", "dtype", "expected"),
+    [
+        ([2**63 + 1, 2**64 - 1, 5], "uint64", [2**63 + 1, 2**64 - 1, 5]),
+        ([5] * 200_000 + [f" {2**63 + 1} "], "uint64", [5] * 200_000 + [2**63 + 1]),
+        ([2**63 + 1, -1], "string", [b"9223372036854775809", b"-1"]),
+        ([2**64, 7], "string", [b"18446744073709551616", b"7"]),
+        ([2**53 + 1, 7], "int64", [2**53 + 1, 7]),
+        ([2**53 + 1, 0.5], "float64", [2.0**53, 0.5]),
+        (["1e300", "-inf"], "float64", [1e300, -np.inf]),
+    ],
+)
+def test_integers_of_csv_are_exact_unless_a_cell_is_no_integer(tmp_path, cells, dtype, expected):
+    path = tmp_path / "t.csv"
+    path.write_text("timestamp_ns,v\n" + "".join(f"{row},{cell}\n" for row, cell in enumerate(cells)))
+    log = open_log([str(path)])
+    values = taken(log, "v")
+    if dtype == "string":
+        assert [row.tobytes() for row in values] == expected
+    else:
+        assert (values.dtype, values.tolist()) == (np.dtype(dtype), expected)
+
+
+def test_large_integers_of_csv_have_no_value_where_cells_are_empty(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"timestamp_ns,v\n1,{2**63}\n2,\n3,NA\n4,7\n")
+    log = open_log([str(path)])
+    assert held(log, "v") == [True, False, False, True]
+    messages = log.read({"/t": ALL})["/t"]
+    assert messages.take(FieldSpec(("v",)), np.array([0, 3])).tolist() == [2**63, 7]
 
 
 def test_the_last_message_with_a_value_is_looked_for_from_the_end(tmp_path, monkeypatch):
