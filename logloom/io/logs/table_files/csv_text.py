@@ -123,11 +123,13 @@ def rows_of(
         column_types=plain,
         strings_can_be_null=bool(texts),
     )
+    # Only quoted cells contain line breaks; looking for these slows the reading down.
+    parse = pa_csv.ParseOptions(delimiter=how.delimiter, newlines_in_values=data.find(b'"', first) >= 0)
     try:
         table = pa_csv.read_csv(
             pa.py_buffer(memoryview(data)[first:]),
             read_options=pa_csv.ReadOptions(use_threads=False, column_names=list(names)),
-            parse_options=pa_csv.ParseOptions(delimiter=how.delimiter),
+            parse_options=parse,
             convert_options=convert,
         )
     except pa.ArrowInvalid as error:

@@ -311,6 +311,14 @@ def test_large_integers_of_csv_have_no_value_where_cells_are_empty(tmp_path):
     assert messages.take(FieldSpec(("v",)), np.array([0, 3])).tolist() == [2**63, 7]
 
 
+@pytest.mark.parametrize("rows", [3, 100_000])
+def test_cells_of_csv_in_quotes_may_have_line_breaks(tmp_path, rows):
+    path = tmp_path / "t.csv"
+    path.write_text("timestamp_ns,v\n" + "".join(f'{row},"{row}\n""b"","\n' for row in range(rows)))
+    values = taken(open_log([str(path)]), "v")
+    assert [row.tobytes().decode() for row in values] == [f'{row}\n"b",' for row in range(rows)]
+
+
 def test_the_last_message_with_a_value_is_looked_for_from_the_end(tmp_path, monkeypatch):
     values = [5, None, None, None, None, None, 7, None]
     table = pa.table({"timestamp_ns": T0 + np.arange(8), "v": pa.array(values), "w": pa.nulls(8, pa.int8())})
