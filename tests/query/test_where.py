@@ -575,6 +575,14 @@ def numbers_of_a_type(draw):
     return np.array(values, dtype)
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "i8", "u8"])
+def test_lists_may_contain_the_ends_of_a_type(dtype):
+    limits = np.iinfo(dtype)
+    column = np.array([limits.min, 1, limits.max], dtype)
+    inside = f"n in ({limits.min}, {limits.max}, {limits.max + 1}, {limits.min - 1})"
+    assert parse(inside).mask({"n": column}, 3).tolist() == [True, False, True]
+
+
 ITEMS = st.one_of(
     st.lists(st.sampled_from(LONG), max_size=60),
     st.lists(st.sampled_from([*LONG, 0.5, 0.1, 2.0**53, 1.0]), max_size=60),

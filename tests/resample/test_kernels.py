@@ -59,6 +59,7 @@ def test_wrapped_angles_lie_in_half_open_turn(angle):
         assert wrapped == angle
     elif abs(angle) < 1e6:
         assert math.isclose(math.cos(wrapped), math.cos(angle), abs_tol=1e-9)
+        assert math.isclose(math.sin(wrapped), math.sin(angle), abs_tol=1e-9)
 
 
 def test_angles_exactly_half_a_turn_apart_turn_positive():

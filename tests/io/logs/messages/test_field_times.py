@@ -143,6 +143,8 @@ def test_numbers_that_are_no_times_are_none():
     assert as_nanoseconds(np.array([2**64 - 1], "u8"), "ns").tolist() == [MIN_TIME]
     seconds, rest = np.array([2**62, 1, 1]), np.array([0, -1, 5])
     assert joined_stamps(seconds, rest).tolist() == [MIN_TIME, MIN_TIME, 10**9 + 5]
+    last = np.array([MAX_TIME // 10**9] * 2), np.array([MAX_TIME % 10**9, MAX_TIME % 10**9 + 1])
+    assert joined_stamps(*last).tolist() == [MAX_TIME, MIN_TIME]  # and not around to 1677
     for value in (True, "1", None, float("nan"), float("inf"), 1e300):
         with pytest.raises(ValueError, match=r"is no|leave the range|NaN"):
             exact_nanoseconds(value, "s")
