@@ -148,7 +148,6 @@ def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
         StorageError: it can't be read.
     """
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.feather
     import pyarrow.parquet
 
@@ -156,7 +155,7 @@ def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
         ".parquet": pyarrow.parquet.read_table,
         ".pq": pyarrow.parquet.read_table,
         ".feather": pyarrow.feather.read_table,
-        ".csv": pyarrow.csv.read_csv,
+        ".csv": _csv,
     }
     place = shown(uri)
     path = without_query(uri).lower()
@@ -175,6 +174,18 @@ def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
     if table.num_rows > MAX_ROWS:
         raise UsageError(f"{place}: more than {MAX_ROWS:,} rows, the limit for a catalogue")
     return table
+
+
+def _csv(source: pa.BufferReader) -> pa.Table:
+    from pyarrow.csv import ConvertOptions
+
+    from logloom.io.logs.table_dialects import TableDialect, unique
+    from logloom.io.logs.table_files import csv_text
+
+    how = TableDialect()
+    text = csv_text.in_utf8(source.read(), how.encoding)
+    names, first = csv_text.header_of(text, how)
+    return csv_text.rows_of(text, first, unique(names), how, nulls=ConvertOptions().null_values)
 
 
 def _texts(table: pa.Table, column: str, numbers: NDArray[np.int64], place: str) -> list[str]:

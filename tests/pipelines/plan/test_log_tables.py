@@ -144,6 +144,14 @@ def test_a_null_of_a_table_passes_no_filter(drive, tmp_path, where):
     assert [log.log_id for log in found] == ["monday/one"]
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_large_integers_of_a_table_are_compared_exactly(drive, tmp_path, suffix):
+    said = f"uri: path, log_id: name, where: car == {2**63 + 1}"
+    cars = pa.array([2**63 + 1, 2**63 + 3], pa.uint64())
+    found = expand_logs(listing(drive, tmp_path / "a", said, suffix, car=cars))
+    assert [log.log_id for log in found] == ["monday/one"]
+
+
 @pytest.mark.parametrize(
     ("said", "columns", "problem"),
     [

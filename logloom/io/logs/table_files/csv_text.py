@@ -101,6 +101,7 @@ def rows_of(
     names: Sequence[str],
     how: TableDialect,
     texts: Sequence[str] = (),
+    nulls: Sequence[str] = NULLS,
 ) -> pa.Table:
     """Return the rows from a place on; Arrow infers their types.
 
@@ -109,6 +110,7 @@ def rows_of(
     Args:
         names: of all columns, each once.
         texts: only these columns, as text; () for all.
+        nulls: cells of numbers that are none.
 
     Raises:
         pyarrow.ArrowInvalid: rows have other numbers of cells; names the line.
@@ -117,7 +119,7 @@ def rows_of(
         return pa.table({name: pa.array([], pa.string() if texts else pa.null()) for name in texts or names})
     plain = dict.fromkeys(texts, pa.string())
     convert = pa_csv.ConvertOptions(
-        null_values=NULLS,
+        null_values=list(nulls),
         decimal_point=how.decimal,
         include_columns=list(texts) or None,
         column_types=plain,
@@ -137,7 +139,7 @@ def rows_of(
         raise pa.ArrowInvalid(_ROW.sub(lambda row: f"line {int(row[1]) + above}", str(error))) from error
     large = [name for name in table.column_names if _may_be_rounded(table.column(name))]
     if large:
-        written = rows_of(data, first, names, how, large)
+        written = rows_of(data, first, names, how, large, nulls)
         for name in large:
             table = table.set_column(
                 table.column_names.index(name), name, _exact(table.column(name), written.column(name))
