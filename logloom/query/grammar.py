@@ -44,6 +44,7 @@ from logloom.text import DURATION_UNITS, MAX_DURATION, near_to, printable
 MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may contain all logs of a table
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
 _INDEX_DIGITS = 9
+_MAX_DIGITS = 308  # of integers that float64 can be near to
 INTERVALS = re.compile(r"[a-z_][a-z0-9_]{0,99}")  # names of intervals, which become names of files
 
 _DIGITS = r"\d+(_\d+)*"
@@ -281,7 +282,8 @@ class _WhereParser:
         if word[1:2] in ("x", "X", "o", "O", "b", "B"):
             number: float | int = int(word, 0)
         else:
-            number = int(word) if word.isdigit() and len(word) <= 20 else float(word)
+            digits = word.lstrip("0") or "0"
+            number = int(digits) if digits.isdigit() and len(digits) <= _MAX_DIGITS else float(word)
         if number == math.inf:
             self.fail("the number is too large")
         self._next()

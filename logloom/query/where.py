@@ -38,7 +38,7 @@ from logloom.query.tree import (
 from logloom.schema import ColumnType
 from logloom.values import dataclass
 
-SEMANTICS = 2  # counts up when a filter of single rows would choose others
+SEMANTICS = 3  # counts up when a filter of single rows would choose others
 _BEYOND = (Quantified, Delta, Lasting, Nearby, Saved)
 _WORDS: Mapping[type, str] = {Delta: "delta", Lasting: "for", Nearby: "within", Saved: "in(…)"}
 

@@ -13,6 +13,7 @@ from logloom.query.binder import time_of
 from logloom.query.comparison import Categories
 from logloom.query.where import all_of, parse
 from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType, Schema
+from tests.cases import case
 from tests.tier import examples
 
 TYPES = {
@@ -581,6 +582,18 @@ def test_lists_may_contain_the_ends_of_a_type(dtype):
     column = np.array([limits.min, 1, limits.max], dtype)
     inside = f"n in ({limits.min}, {limits.max}, {limits.max + 1}, {limits.min - 1})"
     assert parse(inside).mask({"n": column}, 3).tolist() == [True, False, True]
+
+
+def test_constants_of_any_length_are_exact():
+    column = np.array([2**64 - 1, 2**64 - 2, 2**53 + 1, 2**53], np.uint64)
+    for text, expected in [
+        (f"n * 1000 == {(2**64 - 1) * 1000}", [True, False, False, False]),
+        (f"n * n > {(2**64 - 2) ** 2}", [True, False, False, False]),
+        (f"n == {2**53 + 1:030}", [False, False, True, False]),
+        (f"n in ({10**300}, {2**64 - 2:_})", [False, True, False, False]),
+    ]:
+        with case(text):
+            assert parse(text).mask({"n": column}, 4).tolist() == expected
 
 
 ITEMS = st.one_of(
