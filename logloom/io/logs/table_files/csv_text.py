@@ -7,6 +7,7 @@ Elsewhere: the file (files), how it is written
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ NULLS += ["-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN"]
 _BOM = b"\xef\xbb\xbf"
 _ROW = re.compile(r"Row #(\d+)")
 _EXACT = 2.0**53  # float64 has all integers up to this one
-_INTEGER = r"^\s*-?[0-9]+\s*$"
+_INTEGER = r"^\s*[-+]?[0-9]+\s*$"
 
 
 def in_utf8(data: bytes, encoding: str) -> bytes:
@@ -105,7 +106,7 @@ def rows_of(
 ) -> pa.Table:
     """Return the rows from a place on; Arrow infers their types.
 
-    Columns of integers that don't fit int64 are uint64, or text where they don't fit that either.
+    Columns of integers that float64 would round are int64, uint64 or, beyond 64 bits, text; NaN is no value.
 
     Args:
         names: of all columns, each once.
@@ -157,9 +158,11 @@ def _may_be_rounded(column: pa.ChunkedArray) -> bool:
 
 def _exact(floats: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the numbers of a column, as integers or texts if all its cells are integers."""
+    texts = pc.if_else(pc.is_nan(floats), pa.scalar(None, pa.string()), texts)
     if not pc.all(pc.match_substring_regex(texts, _INTEGER)).as_py():
         return floats
-    try:
-        return pc.cast(pc.utf8_trim_whitespace(texts), pa.uint64())
-    except pa.ArrowInvalid:
-        return texts
+    plain = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+")
+    for kind in (pa.int64(), pa.uint64()):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return pc.cast(plain, kind)
+    return texts

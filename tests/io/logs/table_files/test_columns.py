@@ -287,6 +287,8 @@ def test_an_empty_cell_of_csv_is_none_and_nan_a_number(tmp_path):
         ([2**63 + 1, -1], "string", [b"9223372036854775809", b"-1"]),
         ([2**64, 7], "string", [b"18446744073709551616", b"7"]),
         ([2**53 + 1, 7], "int64", [2**53 + 1, 7]),
+        ([f"+{2**62 + 1}", "-07"], "int64", [2**62 + 1, -7]),
+        ([f"+{2**63 + 1}", 7], "uint64", [2**63 + 1, 7]),
         ([2**53 + 1, 0.5], "float64", [2.0**53, 0.5]),
         (["1e300", "-inf"], "float64", [1e300, -np.inf]),
     ],
@@ -302,13 +304,13 @@ def test_integers_of_csv_are_exact_unless_a_cell_is_no_integer(tmp_path, cells, 
         assert (values.dtype, values.tolist()) == (np.dtype(dtype), expected)
 
 
-def test_large_integers_of_csv_have_no_value_where_cells_are_empty(tmp_path):
+def test_large_integers_of_csv_have_no_value_where_cells_are_empty_or_nan(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text(f"timestamp_ns,v\n1,{2**63}\n2,\n3,NA\n4,7\n")
+    path.write_text(f"timestamp_ns,v\n1,{2**62 + 1}\n2,\n3,NA\n4,nan\n5,7\n")
     log = open_log([str(path)])
-    assert held(log, "v") == [True, False, False, True]
+    assert held(log, "v") == [True, False, False, False, True]
     messages = log.read({"/t": ALL})["/t"]
-    assert messages.take(FieldSpec(("v",)), np.array([0, 3])).tolist() == [2**63, 7]
+    assert messages.take(FieldSpec(("v",)), np.array([0, 4])).tolist() == [2**62 + 1, 7]
 
 
 @pytest.mark.parametrize("rows", [3, 100_000])
