@@ -138,7 +138,9 @@ def _values(table: pa.Table, name: str, place: str) -> pa.Array:
             ) from error
     if types.is_integer(column.type) and column.type != pa.uint64():
         return column
-    raise UsageError(f"{place}: index: {name} is {column.type}; expected text, numbers or booleans")
+    raise UsageError(
+        f"{place}: index: {name} is {column.type}; expected text, booleans, floats or integers within int64"
+    )
 
 
 def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
