@@ -103,7 +103,7 @@ site: .venv-docs/.installed ## build the documentation into build/site, strictly
 	.venv-docs/bin/python -m pytest tests/site/test_site.py
 
 docs: pages site browser ## pages and site, and look at the site in a browser
-	$(BIN)/python -m pytest tests/site/test_browser.py
+	$(BIN)/python -m pytest tests/browser/test_site_pages.py
 
 dist: .venv-dist/.installed ## make the wheel and the sdist, and try them in clean environments
 	rm -rf dist build

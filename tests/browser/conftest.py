@@ -29,26 +29,17 @@ class Opened:
     asked: list[str] = field(default_factory=list)
 
 
-# Where another folder imports the fixture, pytest sees a second one, and Playwright starts once in a process.
-_running = []
-
-
 @pytest.fixture(scope="session")
 def chromium():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("no chromium on PATH (or in CHROMIUM=...); `make browser` installs Debian's")
-    if _running:
-        yield _running[0]
-        return
     with playwright.sync_playwright() as driver:
         # Root has no sandbox, and machines of tests little shared memory.
         browser = driver.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         )
-        _running.append(browser)
         yield browser
-        _running.clear()
         browser.close()
 
 

@@ -8,7 +8,6 @@ import itertools
 
 import pytest
 
-from tests.browser.conftest import chromium, open_page  # noqa: F401  # fixtures
 from tests.browser.looks import image_widths, serious_findings, width_of
 from tests.conftest import REPOSITORY
 
@@ -22,25 +21,25 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_page_says_nothing_on_the_console_and_asks_no_other_place_for_anything(name, open_page):  # noqa: F811
+def test_a_page_says_nothing_on_the_console_and_asks_no_other_place_for_anything(name, open_page):
     opened = open_page(SITE / name, folder=SITE)
     assert (opened.said, opened.asked) == ([], [])
 
 
-def test_the_pictures_of_the_tutorial_are_shown(open_page):  # noqa: F811
+def test_the_pictures_of_the_tutorial_are_shown(open_page):
     widths = image_widths(open_page(SITE / "tutorial.html", folder=SITE).page)
     assert len(widths) >= 4
     assert min(widths) > 100
 
 
 @pytest.mark.parametrize(("name", "dark"), [(SHOWN[1], True), (SHOWN[2], False)])
-def test_axe_finds_nothing_serious_on_a_wide_screen(name, dark, open_page):  # noqa: F811
+def test_axe_finds_nothing_serious_on_a_wide_screen(name, dark, open_page):
     page = open_page(SITE / name, dark=dark, bypass=True, folder=SITE).page
     assert serious_findings(page) == []
 
 
 @pytest.fixture(scope="module")
-def narrow(chromium):  # noqa: F811
+def narrow(chromium):
     """Each page on a screen of 360 pixels, by turns light and dark: its width, and what axe finds on it."""
     found = {}
     looks = [
@@ -67,14 +66,14 @@ def test_axe_finds_nothing_serious_on_any_page(narrow):
     assert {name: findings for name, (_, findings) in narrow.items() if findings} == {}
 
 
-def test_wide_tables_are_scrolled_by_keyboard(open_page):  # noqa: F811
+def test_wide_tables_are_scrolled_by_keyboard(open_page):
     page = open_page(SITE / "design/4-formats.html", width=360, folder=SITE).page
     boxes = page.locator(".md-typeset__scrollwrap")
     assert boxes.count() > 0
     assert {box.get_attribute("tabindex") for box in boxes.all()} == {"0"}
 
 
-def test_the_search_finds_a_page_by_keyboard(open_page):  # noqa: F811
+def test_the_search_finds_a_page_by_keyboard(open_page):
     opened = open_page(SITE / "index.html", folder=SITE)
     opened.page.keyboard.press("/")
     opened.page.keyboard.type("webdataset")
