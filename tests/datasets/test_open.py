@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import logloom.datasets
+import logloom.io.formats.table as tt
 from logloom.datasets import Loader
 from logloom.demo import demo_recipe
 from logloom.errors import DatasetError, UsageError
@@ -60,6 +61,18 @@ def same(a, b):
 def rows(root):
     """All rows, read one by one from the tar shards."""
     return list(logloom.datasets.open(root, output="tar"))
+
+
+def test_a_table_opens_as_rows_by_number(tmp_path):
+    rows = [
+        {"log_id": "a", "timestamp": ms * 10**6, "ego.speed": np.float32(ms / 8), "task": "pick"}
+        for ms in (0, 10, 20)
+    ]
+    tt.write_table(str(tmp_path / "drives"), rows)
+    dataset = logloom.datasets.open(tmp_path / "drives", columns=["ego.*"])
+    assert len(dataset) == 3
+    assert dataset[1] == {"log_id": "a", "timestamp": 10**7, "ego.speed": 1.25}
+    assert [row["ego.speed"] for row in dataset] == [0, 1.25, 2.5]
 
 
 @pytest.mark.parametrize("output", KEPT_AS_THEY_ARE)

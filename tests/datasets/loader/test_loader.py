@@ -80,6 +80,17 @@ def take_ids(loader, batches):
     return [i for _ in range(batches) for i in next(loader)["id"].tolist()]
 
 
+def test_a_loader_gives_batches_and_resumes_after_the_last_one():
+    with Loader(Rows(6), batch=2, shuffle=False) as loader:
+        batch = next(loader)
+        assert batch["id"].tolist() == [0, 1]
+        assert batch["image"].tolist() == [[0, 0, 0], [1, 1, 1]]
+        state = loader.save()
+    with Loader(Rows(6), batch=2, shuffle=False) as loader:
+        loader.load(state)
+        assert next(loader)["id"].tolist() == [2, 3]
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_batches_are_the_seeded_order_across_epochs_with_none_short(method):
     with Loader(Rows(7), batch=3, workers=2, prefetch=2, mp=method, seed=5) as loader:

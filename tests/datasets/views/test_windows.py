@@ -110,6 +110,15 @@ OFFSETS = st.dictionaries(
 )
 
 
+def test_a_window_stacks_a_row_and_the_ones_before(rows):
+    view = rows.window({"n": [-1, 0]}, on_edge="pad")
+    assert view[1]["n"].tolist() == [ROWS[0]["n"], ROWS[1]["n"]]
+    assert view[1]["n.mask"].all()
+    assert view[0]["n"].tolist() == [0, ROWS[0]["n"]]
+    assert view[0]["n.mask"].tolist() == [False, True]
+    assert len(rows.window({"n": [-1, 0]}, on_edge="drop")) == len(rows) - len(LOGS)
+
+
 @given(
     offsets=OFFSETS,
     on_edge=st.sampled_from(["drop", "pad", "repeat", "error"]),
