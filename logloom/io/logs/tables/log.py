@@ -551,9 +551,10 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
     definitions = [definition_of(file.schema) for file in files]
     for file, definition in zip(files, definitions, strict=True):
         if definition != definitions[0]:
+            odd = some_of(_differences(file.schema, files[0].schema)) or "their order"
             raise LogReadError(
-                f"{file.uri}: has other columns than {files[0].uri}, so they can't be one topic ({name}). "
-                "Give them different log_ids."
+                f"{file.uri}: has other columns than {files[0].uri} ({odd}), so they can't be one topic "
+                f"({name}). Give them different log_ids."
             )
     parts = [times for _, groups in whole for times in groups]
     time = np.concatenate([*parts, np.empty(0, np.int64)])
@@ -572,6 +573,15 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
         np.repeat(np.arange(len(parts)), lengths),
         np.concatenate([np.empty(0, np.int64), *(np.arange(length) for length in lengths)]),
     )
+
+
+def _differences(one: pa.Schema, other: pa.Schema) -> list[str]:
+    first, second = (dict(zip(schema.names, schema.types, strict=True)) for schema in (one, other))
+    return [
+        f"{name}: {first.get(name, 'none')} and {second.get(name, 'none')}"
+        for name in {**first, **second}
+        if first.get(name) != second.get(name)
+    ]
 
 
 def _without_strays(topic: TableTopic, recorded: RecordedTime) -> TopicInfo:

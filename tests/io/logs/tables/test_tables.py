@@ -308,7 +308,10 @@ def test_files_of_one_topic_are_joined_in_name_order(tmp_path):
     last = log.last_message("/pose")
     assert last.take(FieldSpec(("tracks",)), np.array([0])).tolist() == [frame["tracks"].iloc[-1]]
     write(frame.drop(columns="qw"), tmp_path / "2" / "pose.parquet")
-    with pytest.raises(LogReadError, match="other columns"):
+    with pytest.raises(LogReadError, match=r"other columns than .*1/pose.parquet \(qw: none and double\)"):
+        open_log([str(tmp_path / name / "pose.parquet") for name in ("2", "1")]).summary  # noqa: B018
+    write(frame[frame.columns[::-1]], tmp_path / "2" / "pose.parquet")
+    with pytest.raises(LogReadError, match=r"other columns than .*1/pose.parquet \(their order\)"):
         open_log([str(tmp_path / name / "pose.parquet") for name in ("2", "1")]).summary  # noqa: B018
 
 
