@@ -87,10 +87,10 @@ def human_duration(duration_ns: int, digits: int = 3) -> str:
 def human_time(time_ns: int) -> str:
     """A time, ns since the Unix epoch, for people."""
     try:
-        moment = datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
+        moment = datetime.datetime.fromtimestamp(time_ns // 10**9, datetime.UTC)
     except (ValueError, OverflowError):
         return f"{time_ns} ns"
-    milliseconds = f".{moment.microsecond // 1000:03}" if time_ns % 10**9 else ""
+    milliseconds = f".{time_ns % 10**9 // 10**6:03}" if time_ns % 10**9 else ""
     return f"{moment:%Y-%m-%d %H:%M:%S}{milliseconds} UTC"
 
 

@@ -6,12 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.text import counted, is_printable, printable, printable_lines
+from logloom.text import counted, human_time, is_printable, printable, printable_lines
 
 
 def test_a_count_agrees_with_its_noun():
     assert [counted(n, "log") for n in (0, 1, 2, 1200)] == ["0 logs", "1 log", "2 logs", "1,200 logs"]
     assert [counted(n, "entry", "entries") for n in (1, 3)] == ["1 entry", "3 entries"]
+
+
+def test_times_are_cut_to_milliseconds():
+    assert human_time(1_700_000_000_999_999_999) == "2023-11-14 22:13:20.999 UTC"
+    assert human_time(1_700_000_000_000_000_000) == "2023-11-14 22:13:20 UTC"
+    assert human_time(-1) == "1969-12-31 23:59:59.999 UTC"
+    assert human_time(2**80) == f"{2**80} ns"
 
 
 @pytest.mark.parametrize(
