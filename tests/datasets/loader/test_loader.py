@@ -729,14 +729,21 @@ def run_script(text, *, send=None, wait_for=None):
         text=True,
         env=environment,
         start_new_session=True,
+        # Jobs that a script starts in the background ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     lines = []
-    if wait_for is not None:
-        while wait_for not in (line := process.stdout.readline()):
-            assert line, process.stderr.read()
-        lines.append(line)
-        os.killpg(process.pid, send) if send == signal.SIGINT else process.send_signal(send)
-    out, err = process.communicate(timeout=30)
+    try:
+        if wait_for is not None:
+            while wait_for not in (line := process.stdout.readline()):
+                assert line, process.stderr.read()
+            lines.append(line)
+            os.killpg(process.pid, send) if send == signal.SIGINT else process.send_signal(send)
+        out, err = process.communicate(timeout=30)
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
     return process.returncode, "".join(lines) + out, err
 
 
