@@ -18,6 +18,14 @@ def rows(built):  # noqa: F811
     return logloom.datasets.open(str(built), output=FULL_OUTPUT)
 
 
+def test_of_some_rows_only_these_are_counted(rows):
+    some = rows.take(slice(3, 20))
+    speeds = np.array([row["ego.speed"] for row in some])
+    said = some.stats("ego.speed")
+    assert (said["count"], said["min"], said["max"]) == (17, speeds.min(), speeds.max())
+    assert said["mean"] == pytest.approx(speeds.mean(), rel=1e-14)
+
+
 def test_what_builds_counted_is_told_without_reading_a_row(rows, built, monkeypatch):  # noqa: F811
     said = column_statistics(str(built)).columns()
     monkeypatch.setattr(type(rows.source), "take", None)
@@ -41,12 +49,9 @@ def test_renamed_columns_have_the_statistics_that_builds_counted(rows, monkeypat
     assert renamed.stats(["v.age"]) == {"v.age": wanted["ego.speed.age"]}
 
 
-def test_of_some_rows_only_these_are_counted(rows):
-    some = rows.take(slice(3, 20))
-    speeds = np.array([row["ego.speed"] for row in some])
-    said = some.stats("ego.speed")
-    assert (said["count"], said["min"], said["max"]) == (17, speeds.min(), speeds.max())
-    assert said["mean"] == pytest.approx(speeds.mean(), rel=1e-14)
+def test_a_row_that_comes_several_times_counts_each_time(rows):
+    said = rows.take([0] * len(rows)).stats("ego.speed")
+    assert (said["count"], said["min"], said["max"]) == (len(rows), *[rows[0]["ego.speed"]] * 2)
 
 
 def test_normalized_columns_have_zero_mean_and_unit_deviation(rows):

@@ -43,6 +43,18 @@ rows: {require: [ego.position, camera.front]}
 """
 
 
+def test_find_gives_the_times_at_which_a_filter_holds(tmp_path):
+    speeds = [1.0, 9.0, 8.0, 1.0, 9.0]
+    rows = [{"log_id": "a", "timestamp": n * 10**9, "speed": speed} for n, speed in enumerate(speeds)]
+    tt.write_table(str(tmp_path / "drives"), rows)
+    found = find(tmp_path / "drives", "speed > 5", before="500ms")
+    assert [(one.log_id, one.start, one.stop, one.rows) for one in found.intervals] == [
+        ("a", 500_000_000, 2_000_000_001, 2),
+        ("a", 3_500_000_000, 4_000_000_001, 1),
+    ]
+    assert (found.matches, found.looked_at) == (3, 5)
+
+
 @pytest.fixture(scope="module")
 def drive(long_drive):
     return long_drive

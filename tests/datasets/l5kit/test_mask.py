@@ -6,8 +6,19 @@ from hypothesis import strategies as st
 
 from logloom.datasets.l5kit import AgentDataset, ChunkedDataset, MaskThresholds, compute_agents_mask, mask
 from logloom.errors import DatasetError
+from logloom.io.formats.l5kit import AGENT_DTYPE
 from logloom.io.formats.l5kit import mask as counting
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset, slow_mask
+
+
+def test_an_agent_counts_its_frames_before_and_after():
+    dataset = make_dataset((3,), num_tracks=0)
+    dataset.agents = np.zeros(3, AGENT_DTYPE)
+    dataset.agents["extent"] = 4, 2, 1.5
+    dataset.agents["label_probabilities"][:, 3] = 1  # a car
+    dataset.agents["centroid"] = dataset.frames["ego_translation"][:, :2] + 10
+    dataset.frames["agent_index_interval"] = [[0, 1], [1, 2], [2, 3]]
+    assert compute_agents_mask(dataset).tolist() == [[0, 2], [1, 1], [2, 0]]
 
 
 def test_each_threshold_ends_runs():
@@ -20,6 +31,11 @@ def test_each_threshold_ends_runs():
         MaskThresholds(-1.0, 181.0, 1e9, 10.0),
     ):
         assert 0 < compute_agents_mask(dataset, thresholds).sum() < loose
+
+
+def test_agents_are_what_drives_rides_or_walks():
+    """From a car to an animal; the last of the 17 labels is what recognition shouldn't care about."""
+    assert np.flatnonzero(counting.are_agents(np.eye(17, dtype=np.float32), 0.5)).tolist() == [*range(3, 16)]
 
 
 @given(seed=st.integers(0, 2**32), batch=st.sampled_from([1, 20, 10**6]), threads=st.sampled_from([1, 3]))
