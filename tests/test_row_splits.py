@@ -59,7 +59,17 @@ def test_a_row_is_in_the_split_of_its_square_unless_another_splits_square_is_nea
     assert labels_by_place(points[::-1], cell, part * cell, SHARES).tolist() == found.tolist()[::-1]
 
 
-@given(stamps=st.lists(st.integers(-(2**62), 2**62), max_size=40), gap=st.sampled_from([0, 1, 5]))
+near_borders = st.builds(
+    lambda span, seconds, ns: span * 5_000_000_000 + seconds * 10**9 + ns,
+    st.integers(-(10**8), 10**8),
+    st.sampled_from([-5, -1, 0, 1, 5]),
+    st.integers(-1, 1),
+)
+
+
+@given(
+    stamps=st.lists(st.integers(-(2**62), 2**62) | near_borders, max_size=40), gap=st.sampled_from([0, 1, 5])
+)
 def test_rows_near_the_border_of_a_span_of_another_split_are_in_none(stamps, gap):
     found = labels_by_time(np.array(stamps, np.int64), 5, gap, SHARES)
     for stamp, label in zip(stamps, found.tolist(), strict=True):

@@ -25,6 +25,7 @@ from logloom.io.formats.registry import by_preference, format_named, format_name
 from logloom.io.storage.store import Store
 from logloom.pipelines.head.head import head
 from logloom.recipe import Recipe
+from logloom.schema import Schema
 from tests.absent import ABSENT, outputs_present, present
 from tests.conftest import REPOSITORY
 
@@ -472,6 +473,18 @@ def test_rows_of_versions_one_after_the_other_tell_their_timestamps(root, rows):
     both = logloom.datasets.concat([one, other.head(3)])
     stamps = [row["timestamp"] for row in rows]
     assert both.index["timestamp"].tolist() == stamps + stamps[:3]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_columns_have_ages_in_both_datasets_or_in_neither(root, rows, tmp_path, turned):
+    built = logloom.datasets.open(root, output="tar").select("ego.speed")
+    plain = [{name: row[name] for name in ("log_id", "timestamp", "ego.speed")} for row in rows[:3]]
+    tt.write_table(str(tmp_path / "plain"), plain, types=Schema(built.schema.columns))
+    parts = [built, logloom.datasets.open(tmp_path / "plain").select("ego.speed")]
+    both = logloom.datasets.concat(parts[::-1] if turned else parts)
+    assert "ego.speed.age" in built.schema.all
+    assert "ego.speed.age" not in both.schema.all
+    assert {name for row in both for name in row} == {"log_id", "timestamp", "ego.speed"}
 
 
 @pytest.mark.parametrize("output", present("bags", "tar"))

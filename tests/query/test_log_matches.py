@@ -551,6 +551,12 @@ def test_rows_of_some_logs_are_looked_at_alone():
     assert passing(_Rows(logs), np.array([1]), "speed > 1 for 10ns").tolist() == [1]
 
 
+def test_rows_are_numbered_within_their_log():
+    logs = _Rows({"a": one_log([5, 5, 5]), "b": one_log([5, 5, 5])})
+    assert passing(logs, np.arange(6), "row < 2 and speed > 1 for 0s").tolist() == [0, 1, 3, 4]
+    assert passing(logs, np.arange(6), "row == 1 and delta(speed) == 0").tolist() == [1, 4]
+
+
 def test_intervals_that_touch_are_one():
     starts, stops = merged(np.array([0, 5, 11, 20]), np.array([5, 10, 12, 30]))
     assert (starts.tolist(), stops.tolist()) == ([0, 11, 20], [10, 12, 30])

@@ -157,6 +157,7 @@ def test_a_position_has_its_row_whatever_is_asked_with_it_and_each_comes_once(le
     assert len(pools) >= len(bounds) - 1
     lanes = order.lanes(np.arange(length), seed)
     assert 0 <= lanes.min() <= lanes.max() < pool
+    assert all(len({*lanes[groups == group].tolist()}) == 1 for group in range(1, len(bounds)))
 
 
 @given(st.integers(0, 60), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logloom.transforms.rows.gaps import GapTally, TickGaps, cuts_of, filtered_gaps
+from logloom.transforms.rows.gaps import Cut, GapTally, TickGaps, cuts_of, filtered_gaps, merged_cuts
 
 STEP = 100
 REASONS = ("purged", "require cam", "where")
@@ -140,3 +140,13 @@ def test_gaps_of_rows_that_are_filtered_later_are_those_of_all_masks_at_once(mas
     numbers = [one[1] for one in early.tally().between]
     if len(set(numbers)) == sum(one[2] for one in early.tally().between):  # each is found by its ticks
         assert by_reasons(found) == by_reasons(expected)
+
+
+def test_gaps_of_several_logs_are_summed_by_what_ended_them():
+    cuts = [
+        Cut(("where",), False, 2, 400, 70, "b"),
+        Cut(("where",), False, 1, 900, 80, "a"),
+        Cut(("where",), True, 1, 10**10, 10, "a"),
+        Cut((), False, 3, 500, 20, "b"),
+    ]
+    assert merged_cuts(cuts) == (cuts[3], Cut(("where",), False, 3, 900, 80, "a"), cuts[2])

@@ -64,6 +64,8 @@ def test_a_dropped_row_ends_an_episode_and_a_longer_gap_may_be_allowed(tmp_path)
     block = make_block(6, 0, frames=[0, 1, 2, 4, 5, 60])
     lengths = [one["length"] for one in episodes_of(assemble(tmp_path / "log", [block])[0])]
     assert lengths == [3, 2, 1]
+    exact = assemble(tmp_path / "exact", [block], options(episodes={"gap": "200ms"}))[0]
+    assert [one["length"] for one in episodes_of(exact)] == [5, 1]
     chosen = options(episodes={"gap": "5s"})
     folder, _ = assemble(tmp_path / "gap", [block], chosen)
     assert [one["length"] for one in episodes_of(folder)] == [5, 1]

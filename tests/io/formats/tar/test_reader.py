@@ -172,6 +172,17 @@ def test_long_names_of_every_tar_dialect_are_read(tmp_path, form):
     assert [reader[i]["__key__"] for i in range(len(reader))] == [name[:-4] for name in names]
 
 
+def test_a_pax_header_after_a_gnu_long_name_leaves_the_name(tmp_path):
+    name = "d" * 128 + ".txt"
+    long = tarfile.TarInfo(name).tobuf(tarfile.GNU_FORMAT)[:1024]  # without the file's own header
+    file = tarfile.TarInfo("short.txt")
+    file.pax_headers = {"comment": "of another tool"}
+    (tmp_path / "a.tar").write_bytes(long + file.tobuf(tarfile.PAX_FORMAT) + bytes(1024))
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        assert tar.getnames() == [name]
+    assert [row["__key__"] for row in TarReader(tmp_path / "a.tar")] == ["d" * 128]
+
+
 class CountingFileSystem(MemoryFileSystem):
     """Keeps files in memory, the ranges that were asked for, and how often it was asked."""
 

@@ -222,6 +222,16 @@ def test_a_property_that_lacks_within_what_is_taken_whole_is_no_value():
             assert held.tolist() == [bool(expected) for _, expected in values]
 
 
+def test_null_in_place_of_an_array_of_floats_is_no_value():
+    array = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    camera = {"type": "object", "properties": {"id": {"type": "integer"}, "K": array}}
+    decoder = decoder_of({"type": "object", "properties": {"camera": camera}})
+    raw = raw_messages(
+        [json.dumps({"camera": {"id": 1, "K": k}}).encode() for k in ([1, 2], [1, None], None)]
+    )
+    assert decoder.has_value(raw, FieldSpec(("camera",))).tolist() == [True, True, False]
+
+
 def test_a_float_that_lacks_is_nan_in_arrays_and_objects():
     made = MESSAGES[0] | {"path": [{"x": 1.0}, {"x": None, "y": 2.0}], "position": {"y": 3.0}}
     np.testing.assert_array_equal(taken(decoder_of(), [made], "position")[0], [math.nan, 3])

@@ -231,6 +231,8 @@ def test_fields_that_lead_back_into_their_message_are_left_out():
     assert keys[0].tolist() == ["a", "b"]  # a map has no order of its own
     numbers = taken(recursive, [message], "fields[].value.number_value")[0]
     np.testing.assert_array_equal(numbers, [1.5, np.nan])  # b has a text in its place
+    message.update(dict.fromkeys("hfdgec", 1.0))
+    assert taken(recursive, [message], "fields[].key")[0].tolist() == list("abcdefgh")
 
 
 def test_foxglove_images_and_clouds_are_read_by_their_adapters():

@@ -8,7 +8,7 @@ import fsspec
 import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from logloom.errors import LogloomError, StorageError
+from logloom.errors import LogloomError, StorageError, TruncatedLogError
 from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions, TopicRequest
@@ -86,6 +86,16 @@ def test_the_pages_looked_up_are_those_that_sqlite_tells(tmp_path, page_size, re
     assert found == (pages_of(path, "leaf") or [root_of(path)])
     rest = [page for leaf in found for page in tails(file, leaf, range(1 << 40), reserved)]
     assert sorted(rest) == sorted(pages_of(path, "overflow"))
+
+
+def test_a_torn_bag_of_the_largest_pages_is_reported(tmp_path):
+    path = write_drive(tmp_path / "bag", seconds=2)
+    stored_anew(path, 65536)
+    data = path.read_bytes()
+    path.write_bytes(data[:-30_000])
+    message = f"it ends at byte {len(data) - 30_000} of {len(data)}"
+    with pytest.raises(TruncatedLogError, match=message):
+        open_log([str(path)]).summary  # noqa: B018
 
 
 def test_only_the_pages_of_some_rows_are_looked_up(tmp_path):
