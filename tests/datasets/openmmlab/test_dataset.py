@@ -45,9 +45,18 @@ NAMES = [f"{n}.jpg" for n in range(10)]
 # --- initialising ---------------------------------------------------------------------------------------
 
 
+def test_a_dataset_reads_its_annotations_and_runs_its_pipeline(root):
+    def label_of(info):
+        return {"path": info["img_path"], "label": dataset.metainfo["classes"][info["img_label"] % 2]}
+
+    dataset = BaseDataset("train.json", data_root=str(root), pipeline=[label_of])
+    assert (len(dataset), dataset.metainfo["classes"]) == (10, ["cat", "dog"])
+    assert dataset.get_data_info(3)["box"] == [3, 3.5]
+    assert dataset[4] == {"path": f"{root}/4.jpg", "label": "dog"}
+
+
 def test_infos_lie_in_one_buffer_of_bytes_by_default(root):
     dataset = BaseDataset("train.json", data_root=str(root))
-    assert (len(dataset), dataset.metainfo["classes"]) == (10, ["cat", "dog"])
     assert dataset.get_data_info(3)["box"] == [3, 3.5]
     assert dataset._fully_initialized
     assert dataset.data_list == []
