@@ -86,11 +86,12 @@ def human_duration(duration_ns: int, digits: int = 3) -> str:
 
 def human_time(time_ns: int) -> str:
     """A time, ns since the Unix epoch, for people."""
+    seconds, rest = divmod(time_ns, 10**9)
     try:
-        moment = datetime.datetime.fromtimestamp(time_ns // 10**9, datetime.UTC)
-    except (ValueError, OverflowError):
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    except OverflowError:
         return f"{time_ns} ns"
-    milliseconds = f".{time_ns % 10**9 // 10**6:03}" if time_ns % 10**9 else ""
+    milliseconds = f".{rest // 10**6:03}" if rest else ""
     return f"{moment:%Y-%m-%d %H:%M:%S}{milliseconds} UTC"
 
 

@@ -18,7 +18,8 @@ def test_times_are_cut_to_milliseconds():
     assert human_time(1_700_000_000_999_999_999) == "2023-11-14 22:13:20.999 UTC"
     assert human_time(1_700_000_000_000_000_000) == "2023-11-14 22:13:20 UTC"
     assert human_time(-1) == "1969-12-31 23:59:59.999 UTC"
-    assert human_time(2**80) == f"{2**80} ns"
+    for beyond in (2**80, -(2**80), 2**63 * 10**9, 2**90 * 10**9):
+        assert human_time(beyond) == f"{beyond} ns"
 
 
 @pytest.mark.parametrize(
