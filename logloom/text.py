@@ -86,9 +86,8 @@ def human_duration(duration_ns: int, digits: int = 3) -> str:
 
 def human_time(time_ns: int) -> str:
     """A time, ns since the Unix epoch, for people."""
-    seconds, rest = divmod(time_ns, 10**9)
     try:
-        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+        moment, rest = _moment(time_ns)
     except OverflowError:
         return f"{time_ns} ns"
     milliseconds = f".{rest // 10**6:03}" if rest else ""
@@ -101,9 +100,14 @@ def iso8601(time_ns: int) -> str:
     >>> iso8601(1600000000123456789), iso8601(-1)
     ('2020-09-13T12:26:40.123456789Z', '1969-12-31T23:59:59.999999999Z')
     """
-    seconds, rest = divmod(time_ns, 10**9)
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    moment, rest = _moment(time_ns)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
+
+
+def _moment(time_ns: int) -> tuple[datetime.datetime, int]:
+    """Return the second of a time, in UTC, and the ns after it; raise OverflowError beyond all years."""
+    seconds, rest = divmod(time_ns, 10**9)
+    return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds), rest
 
 
 def human_number(number: float | None, unit: str = "", digits: int = 6) -> str:
